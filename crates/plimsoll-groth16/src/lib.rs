@@ -1,0 +1,1 @@
+//! Groth16 over BLS12-381, in stages that a memory-accounted scheduler can see.

@@ -1,0 +1,1 @@
+//! loom models of the shipped code; the models are in `tests/`.

@@ -1,0 +1,3 @@
+//! Development tasks: `cargo xtask <task>`.
+
+fn main() {}
