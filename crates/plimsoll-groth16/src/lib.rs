@@ -1,1 +1,3 @@
 //! Groth16 over BLS12-381, in stages that a memory-accounted scheduler can see.
+
+pub mod domain;
