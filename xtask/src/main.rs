@@ -1,3 +1,69 @@
-//! Development tasks: `cargo xtask <task>`.
+//! Development tasks, one file per command: `cargo xtask <task>`.
 
-fn main() {}
+mod ci;
+mod deny;
+mod lint;
+mod loom;
+mod miri;
+mod msrv;
+mod mutants;
+mod package;
+mod sh;
+mod test;
+mod tidy;
+mod tools;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Development tasks of the plimsoll workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// All tests: unit, property, end-to-end (cargo nextest where it is installed) and documentation examples.
+    Test(test::Args),
+    /// Everything that continuous integration checks.
+    Ci(ci::Args),
+    /// rustfmt, clippy and rustdoc, warnings denied.
+    Lint,
+    /// The loom models of the shipped code.
+    Loom(loom::Args),
+    /// Builds each mutant and checks that the suite catches it.
+    Mutants(mutants::Args),
+    /// miri on the code that uses `unsafe` (needs a nightly toolchain with miri).
+    Miri,
+    /// Licences, bans and sources of dependencies (cargo-deny), and unused dependencies (cargo-shear).
+    Deny,
+    /// Packages every publishable crate and builds it from its package.
+    Package,
+    /// Builds with the minimum supported Rust version.
+    Msrv,
+    /// House rules that no other tool checks.
+    Tidy,
+    /// Installs the pinned tools that `ci` needs into target/tools.
+    Tools,
+}
+
+fn main() -> Result<()> {
+    mutants::wrapper::compile_if_called_as_one()?;
+    sh::enter_workspace_root()?;
+    match Args::parse().task {
+        Task::Test(args) => test::run(&args),
+        Task::Ci(args) => ci::run(&args),
+        Task::Lint => lint::run(),
+        Task::Loom(args) => loom::run(&args),
+        Task::Mutants(args) => mutants::run(&args),
+        Task::Miri => miri::run(),
+        Task::Deny => deny::run(),
+        Task::Package => package::run(),
+        Task::Msrv => msrv::run(),
+        Task::Tidy => tidy::run(),
+        Task::Tools => tools::run(),
+    }
+}

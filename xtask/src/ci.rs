@@ -1,0 +1,43 @@
+//! `cargo xtask ci`: everything that continuous integration checks, cheapest first.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::{deny, lint, loom, msrv, mutants, package, test, tidy};
+
+/// Arguments of the task.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Leave out a step (may be repeated): its name as printed.
+    #[arg(long)]
+    skip: Vec<String>,
+}
+
+/// Runs the steps in order and stops at the first failure.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    type Step = (&'static str, fn() -> Result<()>);
+    let steps: [Step; 8] = [
+        ("tidy", tidy::run),
+        ("lint", lint::run),
+        ("test", || test::run(&test::Args { rest: Vec::new() })),
+        ("deny", deny::run),
+        ("loom", || loom::run(&loom::Args { preemptions: 3, rest: Vec::new() })),
+        ("mutants", || mutants::run(&mutants::Args { only: Vec::new() })),
+        ("package", package::run),
+        ("msrv", msrv::run),
+    ];
+    let mut report = Vec::new();
+    for (name, step) in steps {
+        if args.skip.iter().any(|skipped| skipped == name) {
+            report.push(format!("{name}: left out"));
+            continue;
+        }
+        eprintln!("== {name}");
+        let start = Instant::now();
+        step().with_context(|| format!("step `{name}` failed"))?;
+        report.push(format!("{name}: ok, {:.0} s", start.elapsed().as_secs_f64()));
+    }
+    println!("{}", report.join("\n"));
+    Ok(())
+}

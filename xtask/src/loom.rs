@@ -1,0 +1,30 @@
+//! `cargo xtask loom`: the models in `loom-tests/`, on the shipped code built with `--cfg plimsoll_loom`.
+
+use anyhow::Result;
+
+use crate::sh;
+
+/// Arguments of the task.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Preemption bound: 3 is what continuous integration explores; 0 explores everything (hours).
+    #[arg(long, default_value_t = 3)]
+    pub(crate) preemptions: usize,
+    /// Passed on to the tests (a filter, say).
+    pub(crate) rest: Vec<String>,
+}
+
+/// Runs every model.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut command = sh::cargo("test --release --package loom-tests --tests --");
+    // The models share the machine with nobody else while they run; one at a time keeps their timings comparable.
+    command.args(["--test-threads", "2"]).args(&args.rest);
+    sh::add_rustflags(&mut command, "--cfg plimsoll_loom");
+    command.env("CARGO_TARGET_DIR", sh::target_dir().join("loom"));
+    if args.preemptions > 0 {
+        command.env("LOOM_MAX_PREEMPTIONS", args.preemptions.to_string());
+    }
+    command.env("CARGO_PROFILE_RELEASE_LTO", "off");
+    command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    sh::run(&mut command)
+}

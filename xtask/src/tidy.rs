@@ -1,0 +1,110 @@
+//! `cargo xtask tidy`: house rules that no other tool checks. Each finding names the file and the rule.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+
+/// Files that may use `unsafe`, each with the reason.
+const UNSAFE_ALLOWED: [(&str, &str); 2] = [
+    ("crates/plimsoll/src/pool/job.rs", "borrowed closures on a persistent pool"),
+    ("crates/plimsoll-groth16/src/backend/cpu/", "calls into blst"),
+];
+
+/// A file that is longer does not fit in the head.
+const MAX_LINES: usize = 700;
+
+/// Runs every rule over the files that git knows.
+pub(crate) fn run() -> Result<()> {
+    let files = tracked_files()?;
+    let mut findings = Vec::new();
+    for path in &files {
+        let name = path.to_string_lossy();
+        if path.file_name().is_some_and(|file| file == "mod.rs") {
+            findings.push(format!("{name}: `mod.rs` is not used; name the file after the module"));
+        }
+        if path.extension().is_none_or(|ext| ext != "rs") {
+            continue;
+        }
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+        check_source(&name, &text, &mut findings);
+    }
+    check_crates(&files, &mut findings);
+    let table = fs::read_to_string("xtask/mutants.txt").unwrap_or_default();
+    for mutant in mutants_in_source()? {
+        if !table.lines().any(|row| row.split('|').next().is_some_and(|cell| cell.trim() == mutant)) {
+            findings.push(format!("xtask/mutants.txt: no row for the mutant `{mutant}`"));
+        }
+    }
+    if findings.is_empty() {
+        return Ok(());
+    }
+    bail!("{} findings:\n{}", findings.len(), findings.join("\n"))
+}
+
+fn check_source(name: &str, text: &str, findings: &mut Vec<String>) {
+    let lines = text.lines().count();
+    if lines > MAX_LINES {
+        findings.push(format!("{name}: {lines} lines; split it (at most {MAX_LINES})"));
+    }
+    if !text.trim_start_matches("#!").trim_start().starts_with("//!") && !text.contains("\n//!") {
+        findings.push(format!("{name}: says nowhere what it is for (a `//!` comment at the top)"));
+    }
+    let may_be_unsafe = UNSAFE_ALLOWED.iter().any(|(prefix, _)| name.starts_with(prefix));
+    // The words are put together here so that this file does not find itself.
+    let unsafe_block = ["unsafe", " {"].concat();
+    let unsafe_impl = ["unsafe", " impl"].concat();
+    let sleep = ["thread", "::sleep"].concat();
+    for (index, line) in text.lines().enumerate() {
+        let code = line.split("//").next().unwrap_or_default();
+        if !may_be_unsafe && (code.contains(&unsafe_block) || code.contains(&unsafe_impl)) {
+            findings.push(format!("{name}:{}: `unsafe` outside the files that may use it", index + 1));
+        }
+        if code.contains(&sleep) && !line.contains("tidy: sleep") {
+            findings.push(format!("{name}:{}: sleeps; use a barrier, a condition or virtual time", index + 1));
+        }
+    }
+}
+
+/// Every crate has a README, and stands in the code map.
+fn check_crates(files: &[PathBuf], findings: &mut Vec<String>) {
+    let map = fs::read_to_string("docs/architecture.md").unwrap_or_default();
+    for manifest in files.iter().filter(|path| path.ends_with("Cargo.toml") && path.starts_with("crates")) {
+        let dir = manifest.parent().unwrap_or(Path::new(""));
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        if !dir.join("README.md").exists() {
+            findings.push(format!("{}: no README.md", dir.display()));
+        }
+        if !map.contains(&format!("crates/{name}")) {
+            findings.push(format!("docs/architecture.md: the code map does not mention crates/{name}"));
+        }
+    }
+}
+
+/// The names in every `cfg(plimsoll_mutant = "…")` of the crates.
+pub(crate) fn mutants_in_source() -> Result<BTreeSet<String>> {
+    let marker = ["plimsoll_mutant", " = \""].concat();
+    let mut names = BTreeSet::new();
+    for path in tracked_files()? {
+        if !path.starts_with("crates") || path.extension().is_none_or(|ext| ext != "rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for rest in line.split(&marker).skip(1) {
+                names.extend(rest.split('"').next().map(str::to_owned));
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn tracked_files() -> Result<Vec<PathBuf>> {
+    let out = Command::new("git").args(["ls-files", "-z"]).output().context("cannot start git")?;
+    let list = String::from_utf8(out.stdout).context("a file name is not UTF-8")?;
+    Ok(list.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).filter(|path| path.exists()).collect())
+}
