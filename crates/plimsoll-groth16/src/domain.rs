@@ -37,15 +37,8 @@ impl Domain {
 
     /// The smallest domain with at least `points` points (and at least one).
     pub fn new(points: usize) -> Result<Self, DomainError> {
-        let too_large = DomainError::TooLarge {
-            points,
-            max_log_size: Self::MAX_LOG_SIZE,
-        };
-        let log_size = points
-            .max(1)
-            .checked_next_power_of_two()
-            .ok_or(too_large)?
-            .trailing_zeros();
+        let too_large = DomainError::TooLarge { points, max_log_size: Self::MAX_LOG_SIZE };
+        let log_size = points.max(1).checked_next_power_of_two().ok_or(too_large)?.trailing_zeros();
         Self::with_log_size(log_size).ok_or(too_large)
     }
 
@@ -127,51 +120,21 @@ mod tests {
     fn omega_has_exactly_the_order_of_the_domain() {
         for log_size in 0..=Domain::MAX_LOG_SIZE {
             let domain = Domain::with_log_size(log_size).expect("supported");
-            assert_eq!(
-                domain.vanishing_at(&domain.omega()),
-                Scalar::ZERO,
-                "2^{log_size}"
-            );
+            assert_eq!(domain.vanishing_at(&domain.omega()), Scalar::ZERO, "2^{log_size}");
             if log_size > 0 {
-                assert_ne!(
-                    domain.omega().pow_vartime([1_u64 << (log_size - 1)]),
-                    Scalar::ONE,
-                    "2^{log_size}"
-                );
+                assert_ne!(domain.omega().pow_vartime([1_u64 << (log_size - 1)]), Scalar::ONE, "2^{log_size}");
             }
             assert_eq!(domain.omega() * domain.omega_inverse(), Scalar::ONE);
-            assert_eq!(
-                domain.size_inverse() * Scalar::from(1_u64 << log_size),
-                Scalar::ONE
-            );
-            assert_eq!(
-                domain.vanishing_at(&domain.coset_shift()) * domain.vanishing_on_coset_inverse(),
-                Scalar::ONE
-            );
-            assert_eq!(
-                domain.coset_shift() * domain.coset_shift_inverse(),
-                Scalar::ONE
-            );
+            assert_eq!(domain.size_inverse() * Scalar::from(1_u64 << log_size), Scalar::ONE);
+            assert_eq!(domain.vanishing_at(&domain.coset_shift()) * domain.vanishing_on_coset_inverse(), Scalar::ONE);
+            assert_eq!(domain.coset_shift() * domain.coset_shift_inverse(), Scalar::ONE);
         }
     }
 
     #[test]
     fn a_domain_holds_at_least_the_points_asked_for() {
-        for (points, size) in [
-            (0, 1),
-            (1, 1),
-            (2, 2),
-            (3, 4),
-            (4, 4),
-            (5, 8),
-            (65_535, 65_536),
-            (65_537, 131_072),
-        ] {
-            assert_eq!(
-                Domain::new(points).expect("small").size(),
-                size,
-                "{points} points"
-            );
+        for (points, size) in [(0, 1), (1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (65_535, 65_536), (65_537, 131_072)] {
+            assert_eq!(Domain::new(points).expect("small").size(), size, "{points} points");
         }
     }
 
@@ -179,13 +142,7 @@ mod tests {
     fn a_domain_beyond_the_largest_is_an_error() {
         assert!(Domain::new(1 << 31).is_ok());
         for points in [(1_usize << 31) + 1, 1 << 32, usize::MAX] {
-            assert_eq!(
-                Domain::new(points),
-                Err(DomainError::TooLarge {
-                    points,
-                    max_log_size: 31
-                })
-            );
+            assert_eq!(Domain::new(points), Err(DomainError::TooLarge { points, max_log_size: 31 }));
         }
     }
 }
