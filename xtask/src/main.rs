@@ -13,6 +13,8 @@ mod test;
 mod tidy;
 mod tools;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -50,7 +52,18 @@ enum Task {
     Tools,
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Not `main() -> Result`: a backtrace of this program would bury the line that says what failed.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     mutants::wrapper::compile_if_called_as_one()?;
     sh::enter_workspace_root()?;
     match Args::parse().task {
