@@ -1,0 +1,299 @@
+//! The two ways to synthesise a `bellpepper-core` circuit: for its shape, once, and for a witness of a known shape.
+//!
+//! The shape synthesis calls no value closure and keeps the linear combinations. The witness synthesis calls the value
+//! closures and keeps nothing else: it does not even run the closures that would build the linear combinations.
+
+use std::fmt;
+
+use bellpepper_core::{ConstraintSystem, Index, LinearCombination, SynthesisError, Variable};
+use blstrs::Scalar;
+
+use crate::domain::Domain;
+use crate::r1cs::{Density, Matrix, MatrixBuilder, R1cs, ShapeError};
+
+/// Collects the matrices of a circuit.
+pub(crate) struct ShapeBuilder {
+    inputs: usize,
+    aux: usize,
+    constraints: usize,
+    matrices: MatrixBuilder,
+    error: Option<ShapeError>,
+}
+
+impl ShapeBuilder {
+    /// A builder in which the constant one is allocated as input 0.
+    pub(crate) fn with_one() -> Self {
+        Self {
+            inputs: 1,
+            aux: 0,
+            constraints: 0,
+            matrices: MatrixBuilder::new(),
+            error: None,
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Result<R1cs, ShapeError> {
+        for input in 0..self.inputs {
+            let variable = Variable::new_unchecked(Index::Input(input));
+            self.enforce(|| "", |lc| lc + variable, |lc| lc, |lc| lc);
+        }
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let (inputs, aux, constraints) = (self.inputs, self.aux, self.constraints);
+        if inputs + aux > u32::MAX as usize {
+            return Err(ShapeError::TooLarge { what: "variables" });
+        }
+        let domain = Domain::new(constraints)?;
+        let ([a, b, c], coefficients) = self.matrices.finish(inputs);
+        let occurring = |matrix: &Matrix| {
+            Density::new(
+                inputs + aux,
+                matrix.columns().iter().map(|&column| column as usize),
+            )
+        };
+        let (a_density, b_density) = (occurring(&a), occurring(&b));
+        let mut r1cs = R1cs {
+            inputs,
+            aux,
+            constraints,
+            domain,
+            coefficients,
+            a,
+            b,
+            c,
+            a_density,
+            b_density,
+            digest: [0; 32],
+        };
+        r1cs.digest = r1cs.compute_digest();
+        Ok(r1cs)
+    }
+
+    fn push_row(&mut self, matrix: usize, combination: &LinearCombination<Scalar>) {
+        for (variable, coefficient) in combination.iter() {
+            let column = match variable.get_unchecked() {
+                Index::Input(index) if index < self.inputs => index as u32,
+                Index::Aux(index) if index < self.aux => index as u32 | MatrixBuilder::AUX,
+                Index::Input(_) | Index::Aux(_) => {
+                    self.error.get_or_insert(ShapeError::UnknownVariable {
+                        constraint: self.constraints,
+                    });
+                    return;
+                }
+            };
+            self.matrices.push(matrix, column, coefficient);
+        }
+    }
+
+    fn count(counter: &mut usize) -> Result<usize, SynthesisError> {
+        let index = *counter;
+        if index >= MatrixBuilder::AUX as usize {
+            return Err(SynthesisError::PolynomialDegreeTooLarge);
+        }
+        *counter += 1;
+        Ok(index)
+    }
+}
+
+impl ConstraintSystem<Scalar> for ShapeBuilder {
+    type Root = Self;
+
+    fn new() -> Self {
+        Self::with_one()
+    }
+
+    fn alloc<F, A, AR>(&mut self, _annotation: A, _value: F) -> Result<Variable, SynthesisError>
+    where
+        F: FnOnce() -> Result<Scalar, SynthesisError>,
+        A: FnOnce() -> AR,
+        AR: Into<String>,
+    {
+        Self::count(&mut self.aux).map(|index| Variable::new_unchecked(Index::Aux(index)))
+    }
+
+    fn alloc_input<F, A, AR>(
+        &mut self,
+        _annotation: A,
+        _value: F,
+    ) -> Result<Variable, SynthesisError>
+    where
+        F: FnOnce() -> Result<Scalar, SynthesisError>,
+        A: FnOnce() -> AR,
+        AR: Into<String>,
+    {
+        Self::count(&mut self.inputs).map(|index| Variable::new_unchecked(Index::Input(index)))
+    }
+
+    fn enforce<A, AR, LA, LB, LC>(&mut self, _annotation: A, a: LA, b: LB, c: LC)
+    where
+        A: FnOnce() -> AR,
+        AR: Into<String>,
+        LA: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+        LB: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+        LC: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+    {
+        let zero = LinearCombination::zero;
+        for (matrix, combination) in [a(zero()), b(zero()), c(zero())].iter().enumerate() {
+            self.push_row(matrix, combination);
+        }
+        if !self.matrices.end_row() {
+            self.error.get_or_insert(ShapeError::TooLarge {
+                what: "entries in a matrix",
+            });
+        }
+        self.constraints += 1;
+    }
+
+    fn push_namespace<NR, N>(&mut self, _name: N)
+    where
+        NR: Into<String>,
+        N: FnOnce() -> NR,
+    {
+    }
+
+    fn pop_namespace(&mut self) {}
+
+    fn get_root(&mut self) -> &mut Self::Root {
+        self
+    }
+}
+
+/// Collects the values of a circuit whose shape is known, in the places that the caller provides.
+pub(crate) struct WitnessCollector<'a> {
+    inputs: &'a mut [Scalar],
+    aux: &'a mut [Scalar],
+    found: Counts,
+}
+
+/// How many of each a synthesis made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Public inputs, the constant one included.
+    pub inputs: usize,
+    /// Private variables.
+    pub aux: usize,
+    /// Constraints, those for the inputs included.
+    pub constraints: usize,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} inputs, {} private variables and {} constraints",
+            self.inputs, self.aux, self.constraints
+        )
+    }
+}
+
+impl<'a> WitnessCollector<'a> {
+    /// A collector in which the constant one is in place.
+    ///
+    /// # Panics
+    /// When there is no place for it.
+    pub(crate) fn with_one(inputs: &'a mut [Scalar], aux: &'a mut [Scalar], one: Scalar) -> Self {
+        inputs[0] = one;
+        Self {
+            inputs,
+            aux,
+            found: Counts {
+                inputs: 1,
+                aux: 0,
+                constraints: 0,
+            },
+        }
+    }
+
+    /// What was synthesised, with the constraints that the shape adds for the inputs.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            constraints: self.found.constraints + self.found.inputs,
+            ..self.found
+        }
+    }
+
+    /// Whether the circuit asked for more variables than its shape has.
+    pub(crate) fn overflowed(&self) -> bool {
+        self.found.inputs > self.inputs.len() || self.found.aux > self.aux.len()
+    }
+}
+
+/// Puts a value in the next place. A variable beyond the last place is counted and refused.
+fn place<F>(places: &mut [Scalar], count: &mut usize, value: F) -> Result<usize, SynthesisError>
+where
+    F: FnOnce() -> Result<Scalar, SynthesisError>,
+{
+    let index = *count;
+    match places.get_mut(index) {
+        Some(place) => {
+            *place = value()?;
+            *count += 1;
+            Ok(index)
+        }
+        None => {
+            *count = places.len() + 1;
+            Err(SynthesisError::Unsatisfiable)
+        }
+    }
+}
+
+impl ConstraintSystem<Scalar> for WitnessCollector<'_> {
+    type Root = Self;
+
+    fn alloc<F, A, AR>(&mut self, _annotation: A, value: F) -> Result<Variable, SynthesisError>
+    where
+        F: FnOnce() -> Result<Scalar, SynthesisError>,
+        A: FnOnce() -> AR,
+        AR: Into<String>,
+    {
+        place(self.aux, &mut self.found.aux, value)
+            .map(|index| Variable::new_unchecked(Index::Aux(index)))
+    }
+
+    fn alloc_input<F, A, AR>(
+        &mut self,
+        _annotation: A,
+        value: F,
+    ) -> Result<Variable, SynthesisError>
+    where
+        F: FnOnce() -> Result<Scalar, SynthesisError>,
+        A: FnOnce() -> AR,
+        AR: Into<String>,
+    {
+        place(self.inputs, &mut self.found.inputs, value)
+            .map(|index| Variable::new_unchecked(Index::Input(index)))
+    }
+
+    fn enforce<A, AR, LA, LB, LC>(&mut self, _annotation: A, _a: LA, _b: LB, _c: LC)
+    where
+        A: FnOnce() -> AR,
+        AR: Into<String>,
+        LA: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+        LB: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+        LC: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+    {
+        self.found.constraints += 1;
+    }
+
+    fn push_namespace<NR, N>(&mut self, _name: N)
+    where
+        NR: Into<String>,
+        N: FnOnce() -> NR,
+    {
+    }
+
+    fn pop_namespace(&mut self) {}
+
+    fn get_root(&mut self) -> &mut Self::Root {
+        self
+    }
+}
+
+impl fmt::Debug for WitnessCollector<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WitnessCollector")
+            .field("found", &self.found)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,249 @@
+//! A circuit's shape: the three matrices of ⟨A_i, z⟩ · ⟨B_i, z⟩ = ⟨C_i, z⟩, built once and shared by every proof of the circuit.
+//!
+//! The vector z is the assignment: the constant one, the public inputs, then the private ("aux") values. The matrices are
+//! compressed by rows; a coefficient is an index into a dictionary, because circuits use few different ones (a SHA-256
+//! circuit of 27,000 constraints has fewer than 600). An entry takes 8 bytes where a linear combination of the synthesiser
+//! takes 40 and an allocation.
+//!
+//! Like bellperson's, a shape ends with one constraint xᵢ · 0 = 0 for each input, which keeps the inputs' polynomials
+//! independent; keys depend on it.
+
+use std::fmt;
+
+use bellpepper_core::{Circuit, SynthesisError};
+use blstrs::Scalar;
+use ff::Field;
+use plimsoll::pool;
+use sha2::{Digest, Sha256};
+
+use crate::circuit::ShapeBuilder;
+use crate::domain::{Domain, DomainError};
+
+mod density;
+mod matrix;
+
+pub use density::Density;
+pub use matrix::Matrix;
+pub(crate) use matrix::MatrixBuilder;
+
+/// How many rows a task of a sparse product takes: about a millisecond of work, so that stealing costs nothing.
+const ROWS_PER_TASK: usize = 2048;
+
+/// The constraint system of a circuit, without any values.
+pub struct R1cs {
+    pub(crate) inputs: usize,
+    pub(crate) aux: usize,
+    pub(crate) constraints: usize,
+    pub(crate) domain: Domain,
+    pub(crate) coefficients: Vec<Scalar>,
+    pub(crate) a: Matrix,
+    pub(crate) b: Matrix,
+    pub(crate) c: Matrix,
+    pub(crate) a_density: Density,
+    pub(crate) b_density: Density,
+    pub(crate) digest: [u8; 32],
+}
+
+/// Why a circuit's shape could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum ShapeError {
+    /// The circuit refused to be synthesised without values.
+    #[error("the circuit cannot be synthesised without a witness: {source}")]
+    Synthesis {
+        /// What the circuit reported.
+        #[source]
+        source: SynthesisError,
+    },
+    /// The circuit has more constraints than the field has a domain for.
+    #[error(transparent)]
+    Domain(#[from] DomainError),
+    /// A matrix has more entries, or the circuit more variables, than a 32-bit index can name.
+    #[error("the circuit has more than 2^32 {what}; split it")]
+    TooLarge {
+        /// What there are too many of.
+        what: &'static str,
+    },
+    /// The circuit named a variable that it had not allocated.
+    #[error("constraint {constraint} uses a variable that was never allocated")]
+    UnknownVariable {
+        /// The constraint, counted from 0.
+        constraint: usize,
+    },
+}
+
+impl R1cs {
+    /// Synthesises `circuit` for its shape. No value closure of the circuit is called, so it needs no witness.
+    pub fn from_circuit<C: Circuit<Scalar>>(circuit: C) -> Result<Self, ShapeError> {
+        let mut builder = ShapeBuilder::with_one();
+        circuit
+            .synthesize(&mut builder)
+            .map_err(|source| ShapeError::Synthesis { source })?;
+        builder.finish()
+    }
+
+    /// Public inputs, the constant one included.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Private variables.
+    pub fn aux(&self) -> usize {
+        self.aux
+    }
+
+    /// All variables: the length of an assignment.
+    pub fn variables(&self) -> usize {
+        self.inputs + self.aux
+    }
+
+    /// Constraints, those that bellperson adds for the inputs included.
+    pub fn constraints(&self) -> usize {
+        self.constraints
+    }
+
+    /// The smallest domain that holds a point for each constraint.
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// The left factors.
+    pub fn a(&self) -> &Matrix {
+        &self.a
+    }
+
+    /// The right factors.
+    pub fn b(&self) -> &Matrix {
+        &self.b
+    }
+
+    /// The products.
+    pub fn c(&self) -> &Matrix {
+        &self.c
+    }
+
+    /// The coefficients that the matrices' entries point to.
+    pub fn coefficients(&self) -> &[Scalar] {
+        &self.coefficients
+    }
+
+    /// Which variables the key's A query has points for: all inputs, and the private variables that occur in A.
+    pub fn a_density(&self) -> &Density {
+        &self.a_density
+    }
+
+    /// Which variables the key's B queries have points for: those that occur in B.
+    pub fn b_density(&self) -> &Density {
+        &self.b_density
+    }
+
+    /// SHA-256 of the shape: equal for equal circuits, and what a cached key is filed under.
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
+    /// What the matrices and densities occupy, to be charged to the class `matrices`.
+    pub fn resident_bytes(&self) -> u64 {
+        let matrices = self.a.resident_bytes() + self.b.resident_bytes() + self.c.resident_bytes();
+        let densities = self.a_density.resident_bytes() + self.b_density.resident_bytes();
+        matrices + densities + (self.coefficients.capacity() * size_of::<Scalar>()) as u64
+    }
+
+    /// ⟨row, z⟩ of one matrix.
+    pub fn evaluate_row(&self, matrix: &Matrix, row: usize, assignment: &[Scalar]) -> Scalar {
+        let (columns, coefficients) = matrix.row(row);
+        let mut sum = Scalar::ZERO;
+        for (&column, &coefficient) in columns.iter().zip(coefficients) {
+            let value = &assignment[column as usize];
+            match coefficient {
+                MatrixBuilder::ONE => sum += value,
+                MatrixBuilder::MINUS_ONE => sum -= value,
+                // Most values of a typical circuit are bits. As in the multiplications that follow, time depends on them.
+                _ if value.is_zero_vartime() => {}
+                _ if *value == Scalar::ONE => sum += self.coefficients[coefficient as usize],
+                _ => sum += self.coefficients[coefficient as usize] * value,
+            }
+        }
+        sum
+    }
+
+    /// Writes the product of a matrix and the assignment to the first [`R1cs::constraints`] places of `out`.
+    ///
+    /// # Panics
+    /// When `assignment` is not [`R1cs::variables`] long, or `out` is shorter than the constraints.
+    pub fn evaluate(&self, matrix: &Matrix, assignment: &[Scalar], out: &mut [Scalar]) {
+        assert_eq!(
+            assignment.len(),
+            self.variables(),
+            "an assignment has a value for each variable"
+        );
+        pool::for_each_chunk(
+            &mut out[..self.constraints],
+            ROWS_PER_TASK,
+            |first, rows| {
+                for (i, out) in rows.iter_mut().enumerate() {
+                    *out = self.evaluate_row(matrix, first + i, assignment);
+                }
+            },
+        );
+    }
+
+    /// The first constraint that `assignment` does not satisfy, counted from 0, or `None` if it satisfies all.
+    ///
+    /// # Panics
+    /// When `assignment` is not [`R1cs::variables`] long.
+    pub fn first_unsatisfied(&self, assignment: &[Scalar]) -> Option<usize> {
+        assert_eq!(
+            assignment.len(),
+            self.variables(),
+            "an assignment has a value for each variable"
+        );
+        let tasks = self.constraints.div_ceil(ROWS_PER_TASK);
+        let found = pool::map_indices(tasks, |task| {
+            let rows = task * ROWS_PER_TASK..((task + 1) * ROWS_PER_TASK).min(self.constraints);
+            rows.into_iter().find(|&row| {
+                let value = |matrix| self.evaluate_row(matrix, row, assignment);
+                value(&self.a) * value(&self.b) != value(&self.c)
+            })
+        });
+        found.into_iter().flatten().next()
+    }
+
+    /// Hashes everything that a key depends on.
+    pub(crate) fn compute_digest(&self) -> [u8; 32] {
+        let mut hasher = Sha256::new();
+        hasher.update(b"plimsoll r1cs 1\0");
+        for count in [
+            self.inputs,
+            self.aux,
+            self.constraints,
+            self.coefficients.len(),
+        ] {
+            hasher.update((count as u64).to_le_bytes());
+        }
+        for coefficient in &self.coefficients {
+            hasher.update(coefficient.to_bytes_le());
+        }
+        for matrix in [&self.a, &self.b, &self.c] {
+            matrix.hash_into(&mut hasher);
+        }
+        hasher.finalize().into()
+    }
+}
+
+impl fmt::Debug for R1cs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("R1cs")
+            .field("inputs", &self.inputs)
+            .field("aux", &self.aux)
+            .field("constraints", &self.constraints)
+            .field(
+                "entries",
+                &(self.a.entries() + self.b.entries() + self.c.entries()),
+            )
+            .field("coefficients", &self.coefficients.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
