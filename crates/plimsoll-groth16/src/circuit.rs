@@ -23,13 +23,7 @@ pub(crate) struct ShapeBuilder {
 impl ShapeBuilder {
     /// A builder in which the constant one is allocated as input 0.
     pub(crate) fn with_one() -> Self {
-        Self {
-            inputs: 1,
-            aux: 0,
-            constraints: 0,
-            matrices: MatrixBuilder::new(),
-            error: None,
-        }
+        Self { inputs: 1, aux: 0, constraints: 0, matrices: MatrixBuilder::new(), error: None }
     }
 
     pub(crate) fn finish(mut self) -> Result<R1cs, ShapeError> {
@@ -46,26 +40,11 @@ impl ShapeBuilder {
         }
         let domain = Domain::new(constraints)?;
         let ([a, b, c], coefficients) = self.matrices.finish(inputs);
-        let occurring = |matrix: &Matrix| {
-            Density::new(
-                inputs + aux,
-                matrix.columns().iter().map(|&column| column as usize),
-            )
-        };
+        let occurring =
+            |matrix: &Matrix| Density::new(inputs + aux, matrix.columns().iter().map(|&column| column as usize));
         let (a_density, b_density) = (occurring(&a), occurring(&b));
-        let mut r1cs = R1cs {
-            inputs,
-            aux,
-            constraints,
-            domain,
-            coefficients,
-            a,
-            b,
-            c,
-            a_density,
-            b_density,
-            digest: [0; 32],
-        };
+        let mut r1cs =
+            R1cs { inputs, aux, constraints, domain, coefficients, a, b, c, a_density, b_density, digest: [0; 32] };
         r1cs.digest = r1cs.compute_digest();
         Ok(r1cs)
     }
@@ -76,9 +55,7 @@ impl ShapeBuilder {
                 Index::Input(index) if index < self.inputs => index as u32,
                 Index::Aux(index) if index < self.aux => index as u32 | MatrixBuilder::AUX,
                 Index::Input(_) | Index::Aux(_) => {
-                    self.error.get_or_insert(ShapeError::UnknownVariable {
-                        constraint: self.constraints,
-                    });
+                    self.error.get_or_insert(ShapeError::UnknownVariable { constraint: self.constraints });
                     return;
                 }
             };
@@ -112,11 +89,7 @@ impl ConstraintSystem<Scalar> for ShapeBuilder {
         Self::count(&mut self.aux).map(|index| Variable::new_unchecked(Index::Aux(index)))
     }
 
-    fn alloc_input<F, A, AR>(
-        &mut self,
-        _annotation: A,
-        _value: F,
-    ) -> Result<Variable, SynthesisError>
+    fn alloc_input<F, A, AR>(&mut self, _annotation: A, _value: F) -> Result<Variable, SynthesisError>
     where
         F: FnOnce() -> Result<Scalar, SynthesisError>,
         A: FnOnce() -> AR,
@@ -138,9 +111,7 @@ impl ConstraintSystem<Scalar> for ShapeBuilder {
             self.push_row(matrix, combination);
         }
         if !self.matrices.end_row() {
-            self.error.get_or_insert(ShapeError::TooLarge {
-                what: "entries in a matrix",
-            });
+            self.error.get_or_insert(ShapeError::TooLarge { what: "entries in a matrix" });
         }
         self.constraints += 1;
     }
@@ -179,11 +150,7 @@ pub struct Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} inputs, {} private variables and {} constraints",
-            self.inputs, self.aux, self.constraints
-        )
+        write!(f, "{} inputs, {} private variables and {} constraints", self.inputs, self.aux, self.constraints)
     }
 }
 
@@ -194,23 +161,12 @@ impl<'a> WitnessCollector<'a> {
     /// When there is no place for it.
     pub(crate) fn with_one(inputs: &'a mut [Scalar], aux: &'a mut [Scalar], one: Scalar) -> Self {
         inputs[0] = one;
-        Self {
-            inputs,
-            aux,
-            found: Counts {
-                inputs: 1,
-                aux: 0,
-                constraints: 0,
-            },
-        }
+        Self { inputs, aux, found: Counts { inputs: 1, aux: 0, constraints: 0 } }
     }
 
     /// What was synthesised, with the constraints that the shape adds for the inputs.
     pub(crate) fn counts(&self) -> Counts {
-        Counts {
-            constraints: self.found.constraints + self.found.inputs,
-            ..self.found
-        }
+        Counts { constraints: self.found.constraints + self.found.inputs, ..self.found }
     }
 
     /// Whether the circuit asked for more variables than its shape has.
@@ -247,22 +203,16 @@ impl ConstraintSystem<Scalar> for WitnessCollector<'_> {
         A: FnOnce() -> AR,
         AR: Into<String>,
     {
-        place(self.aux, &mut self.found.aux, value)
-            .map(|index| Variable::new_unchecked(Index::Aux(index)))
+        place(self.aux, &mut self.found.aux, value).map(|index| Variable::new_unchecked(Index::Aux(index)))
     }
 
-    fn alloc_input<F, A, AR>(
-        &mut self,
-        _annotation: A,
-        value: F,
-    ) -> Result<Variable, SynthesisError>
+    fn alloc_input<F, A, AR>(&mut self, _annotation: A, value: F) -> Result<Variable, SynthesisError>
     where
         F: FnOnce() -> Result<Scalar, SynthesisError>,
         A: FnOnce() -> AR,
         AR: Into<String>,
     {
-        place(self.inputs, &mut self.found.inputs, value)
-            .map(|index| Variable::new_unchecked(Index::Input(index)))
+        place(self.inputs, &mut self.found.inputs, value).map(|index| Variable::new_unchecked(Index::Input(index)))
     }
 
     fn enforce<A, AR, LA, LB, LC>(&mut self, _annotation: A, _a: LA, _b: LB, _c: LC)
@@ -292,8 +242,6 @@ impl ConstraintSystem<Scalar> for WitnessCollector<'_> {
 
 impl fmt::Debug for WitnessCollector<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WitnessCollector")
-            .field("found", &self.found)
-            .finish_non_exhaustive()
+        f.debug_struct("WitnessCollector").field("found", &self.found).finish_non_exhaustive()
     }
 }

@@ -75,9 +75,7 @@ impl R1cs {
     /// Synthesises `circuit` for its shape. No value closure of the circuit is called, so it needs no witness.
     pub fn from_circuit<C: Circuit<Scalar>>(circuit: C) -> Result<Self, ShapeError> {
         let mut builder = ShapeBuilder::with_one();
-        circuit
-            .synthesize(&mut builder)
-            .map_err(|source| ShapeError::Synthesis { source })?;
+        circuit.synthesize(&mut builder).map_err(|source| ShapeError::Synthesis { source })?;
         builder.finish()
     }
 
@@ -171,20 +169,12 @@ impl R1cs {
     /// # Panics
     /// When `assignment` is not [`R1cs::variables`] long, or `out` is shorter than the constraints.
     pub fn evaluate(&self, matrix: &Matrix, assignment: &[Scalar], out: &mut [Scalar]) {
-        assert_eq!(
-            assignment.len(),
-            self.variables(),
-            "an assignment has a value for each variable"
-        );
-        pool::for_each_chunk(
-            &mut out[..self.constraints],
-            ROWS_PER_TASK,
-            |first, rows| {
-                for (i, out) in rows.iter_mut().enumerate() {
-                    *out = self.evaluate_row(matrix, first + i, assignment);
-                }
-            },
-        );
+        assert_eq!(assignment.len(), self.variables(), "an assignment has a value for each variable");
+        pool::for_each_chunk(&mut out[..self.constraints], ROWS_PER_TASK, |first, rows| {
+            for (i, out) in rows.iter_mut().enumerate() {
+                *out = self.evaluate_row(matrix, first + i, assignment);
+            }
+        });
     }
 
     /// The first constraint that `assignment` does not satisfy, counted from 0, or `None` if it satisfies all.
@@ -192,11 +182,7 @@ impl R1cs {
     /// # Panics
     /// When `assignment` is not [`R1cs::variables`] long.
     pub fn first_unsatisfied(&self, assignment: &[Scalar]) -> Option<usize> {
-        assert_eq!(
-            assignment.len(),
-            self.variables(),
-            "an assignment has a value for each variable"
-        );
+        assert_eq!(assignment.len(), self.variables(), "an assignment has a value for each variable");
         let tasks = self.constraints.div_ceil(ROWS_PER_TASK);
         let found = pool::map_indices(tasks, |task| {
             let rows = task * ROWS_PER_TASK..((task + 1) * ROWS_PER_TASK).min(self.constraints);
@@ -212,12 +198,7 @@ impl R1cs {
     pub(crate) fn compute_digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
         hasher.update(b"plimsoll r1cs 1\0");
-        for count in [
-            self.inputs,
-            self.aux,
-            self.constraints,
-            self.coefficients.len(),
-        ] {
+        for count in [self.inputs, self.aux, self.constraints, self.coefficients.len()] {
             hasher.update((count as u64).to_le_bytes());
         }
         for coefficient in &self.coefficients {
@@ -236,10 +217,7 @@ impl fmt::Debug for R1cs {
             .field("inputs", &self.inputs)
             .field("aux", &self.aux)
             .field("constraints", &self.constraints)
-            .field(
-                "entries",
-                &(self.a.entries() + self.b.entries() + self.c.entries()),
-            )
+            .field("entries", &(self.a.entries() + self.b.entries() + self.c.entries()))
             .field("coefficients", &self.coefficients.len())
             .finish_non_exhaustive()
     }

@@ -29,10 +29,7 @@ impl Density {
     pub(crate) fn new(len: usize, members: impl Iterator<Item = usize>) -> Self {
         let mut words = vec![0_u64; len.div_ceil(64)];
         for member in members {
-            assert!(
-                member < len,
-                "a member of a density is one of its variables"
-            );
+            assert!(member < len, "a member of a density is one of its variables");
             words[member / 64] |= 1 << (member % 64);
         }
         let mut ranks = Vec::with_capacity(words.len().div_ceil(BLOCK_WORDS) + 1);
@@ -83,20 +80,17 @@ impl Density {
 
     fn from_block(&self, block: usize) -> impl Iterator<Item = usize> + '_ {
         let start = (block * BLOCK_WORDS).min(self.words.len());
-        self.words[start..]
-            .iter()
-            .zip(start..)
-            .flat_map(|(&word, index)| {
-                let mut rest = word;
-                std::iter::from_fn(move || {
-                    let bit = rest.trailing_zeros();
-                    if bit == 64 {
-                        return None;
-                    }
-                    rest &= rest - 1;
-                    Some(index * 64 + bit as usize)
-                })
+        self.words[start..].iter().zip(start..).flat_map(|(&word, index)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                let bit = rest.trailing_zeros();
+                if bit == 64 {
+                    return None;
+                }
+                rest &= rest - 1;
+                Some(index * 64 + bit as usize)
             })
+        })
     }
 }
 
@@ -121,15 +115,8 @@ mod tests {
                 let mut out = vec![usize::MAX; density.total()];
                 density.gather(&values, &mut out);
                 assert_eq!(out, expected, "{name} of {len}");
-                assert_eq!(
-                    density.iter().collect::<Vec<_>>(),
-                    expected,
-                    "{name} of {len}"
-                );
-                assert!(
-                    (0..len + 70).all(|i| density.contains(i) == (i < len && member(i))),
-                    "{name} of {len}"
-                );
+                assert_eq!(density.iter().collect::<Vec<_>>(), expected, "{name} of {len}");
+                assert!((0..len + 70).all(|i| density.contains(i) == (i < len && member(i))), "{name} of {len}");
             }
         }
     }

@@ -20,11 +20,7 @@ impl Matrix {
     /// # Panics
     /// When there is no such row.
     pub fn row(&self, row: usize) -> (&[u32], &[u32]) {
-        let start = if row == 0 {
-            0
-        } else {
-            self.row_ends[row - 1] as usize
-        };
+        let start = if row == 0 { 0 } else { self.row_ends[row - 1] as usize };
         let end = self.row_ends[row] as usize;
         (&self.columns[start..end], &self.coefficients[start..end])
     }
@@ -46,8 +42,7 @@ impl Matrix {
 
     /// What the matrix occupies, the shared dictionary apart.
     pub fn resident_bytes(&self) -> u64 {
-        let words =
-            self.row_ends.capacity() + self.columns.capacity() + self.coefficients.capacity();
+        let words = self.row_ends.capacity() + self.columns.capacity() + self.coefficients.capacity();
         (words * size_of::<u32>()) as u64
     }
 
@@ -78,22 +73,10 @@ impl MatrixBuilder {
     pub(crate) const AUX: u32 = 1 << 31;
 
     pub(crate) fn new() -> Self {
-        let empty = || Matrix {
-            row_ends: Vec::new(),
-            columns: Vec::new(),
-            coefficients: Vec::new(),
-        };
+        let empty = || Matrix { row_ends: Vec::new(), columns: Vec::new(), coefficients: Vec::new() };
         let dictionary = vec![Scalar::ONE, -Scalar::ONE];
-        let index_of = dictionary
-            .iter()
-            .zip(0..)
-            .map(|(value, index)| (value.to_bytes_le(), index))
-            .collect();
-        Self {
-            matrices: [empty(), empty(), empty()],
-            dictionary,
-            index_of,
-        }
+        let index_of = dictionary.iter().zip(0..).map(|(value, index)| (value.to_bytes_le(), index)).collect();
+        Self { matrices: [empty(), empty(), empty()], dictionary, index_of }
     }
 
     /// Appends an entry to the unfinished row of a matrix (0 for A, 1 for B, 2 for C). Zeros are left out.
@@ -105,13 +88,10 @@ impl MatrixBuilder {
             Self::ONE
         } else {
             let dictionary = &mut self.dictionary;
-            *self
-                .index_of
-                .entry(coefficient.to_bytes_le())
-                .or_insert_with(|| {
-                    dictionary.push(*coefficient);
-                    (dictionary.len() - 1) as u32
-                })
+            *self.index_of.entry(coefficient.to_bytes_le()).or_insert_with(|| {
+                dictionary.push(*coefficient);
+                (dictionary.len() - 1) as u32
+            })
         };
         self.matrices[matrix].columns.push(column);
         self.matrices[matrix].coefficients.push(index);
@@ -130,11 +110,7 @@ impl MatrixBuilder {
     pub(crate) fn finish(self, inputs: usize) -> ([Matrix; 3], Vec<Scalar>) {
         let mut matrices = self.matrices;
         for matrix in &mut matrices {
-            for column in matrix
-                .columns
-                .iter_mut()
-                .filter(|column| **column & Self::AUX != 0)
-            {
+            for column in matrix.columns.iter_mut().filter(|column| **column & Self::AUX != 0) {
                 *column = (*column & !Self::AUX) + inputs as u32;
             }
             matrix.row_ends.shrink_to_fit();

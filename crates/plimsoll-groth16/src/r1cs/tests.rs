@@ -3,9 +3,7 @@ use ff::Field;
 
 use super::*;
 use crate::circuit::WitnessCollector;
-use crate::test_circuits::{
-    Cubic, InputsOnly, Quirks, Random, Sha256Preimage, Squarings, TestCircuit, rng,
-};
+use crate::test_circuits::{Cubic, InputsOnly, Quirks, Random, Sha256Preimage, Squarings, TestCircuit, rng};
 
 /// Evaluates every linear combination as the circuit is synthesised: the oracle for shape, witness and sparse products.
 struct Oracle {
@@ -65,22 +63,10 @@ impl ConstraintSystem<Scalar> for Oracle {
 
 fn check<C: TestCircuit>(name: &str, circuit: C) {
     let r1cs = R1cs::from_circuit(circuit.clone()).expect(name);
-    let mut oracle = Oracle {
-        inputs: vec![Scalar::ONE],
-        aux: Vec::new(),
-        rows: Vec::new(),
-    };
+    let mut oracle = Oracle { inputs: vec![Scalar::ONE], aux: Vec::new(), rows: Vec::new() };
     circuit.clone().synthesize(&mut oracle).expect(name);
-    assert_eq!(
-        (r1cs.inputs(), r1cs.aux()),
-        (oracle.inputs.len(), oracle.aux.len()),
-        "{name}"
-    );
-    assert_eq!(
-        r1cs.constraints(),
-        oracle.rows.len() + oracle.inputs.len(),
-        "{name}"
-    );
+    assert_eq!((r1cs.inputs(), r1cs.aux()), (oracle.inputs.len(), oracle.aux.len()), "{name}");
+    assert_eq!(r1cs.constraints(), oracle.rows.len() + oracle.inputs.len(), "{name}");
     assert_eq!(oracle.inputs[1..], circuit.public_inputs(), "{name}");
 
     let mut assignment = vec![Scalar::ZERO; r1cs.variables()];
@@ -88,32 +74,15 @@ fn check<C: TestCircuit>(name: &str, circuit: C) {
     let mut collector = WitnessCollector::with_one(inputs, aux, Scalar::ONE);
     circuit.synthesize(&mut collector).expect(name);
     let found = collector.counts();
-    assert_eq!(
-        (found.inputs, found.aux, found.constraints),
-        (r1cs.inputs, r1cs.aux, r1cs.constraints),
-        "{name}"
-    );
-    assert_eq!(
-        assignment,
-        [&oracle.inputs[..], &oracle.aux].concat(),
-        "{name}"
-    );
+    assert_eq!((found.inputs, found.aux, found.constraints), (r1cs.inputs, r1cs.aux, r1cs.constraints), "{name}");
+    assert_eq!(assignment, [&oracle.inputs[..], &oracle.aux].concat(), "{name}");
 
     for (index, matrix) in [r1cs.a(), r1cs.b(), r1cs.c()].into_iter().enumerate() {
         let mut product = vec![Scalar::ZERO; r1cs.constraints()];
         r1cs.evaluate(matrix, &assignment, &mut product);
-        let mut expected: Vec<_> = oracle
-            .rows
-            .iter()
-            .map(|row| row[index].eval(&oracle.inputs, &oracle.aux))
-            .collect();
+        let mut expected: Vec<_> = oracle.rows.iter().map(|row| row[index].eval(&oracle.inputs, &oracle.aux)).collect();
         // The constraints that keep the inputs independent: x · 0 = 0.
-        expected.extend(
-            oracle
-                .inputs
-                .iter()
-                .map(|x| if index == 0 { *x } else { Scalar::ZERO }),
-        );
+        expected.extend(oracle.inputs.iter().map(|x| if index == 0 { *x } else { Scalar::ZERO }));
         assert_eq!(product, expected, "{name}, matrix {index}");
     }
     for (index, density) in [r1cs.a_density(), r1cs.b_density()].into_iter().enumerate() {
@@ -138,24 +107,9 @@ fn check<C: TestCircuit>(name: &str, circuit: C) {
 fn shape_and_witness_agree_with_direct_evaluation() {
     check("cubic", Cubic(Some(Scalar::from(7))));
     check("inputs only", InputsOnly);
-    check(
-        "quirks",
-        Quirks(Some((Scalar::from(3), Scalar::random(rng(1))))),
-    );
-    check(
-        "squarings",
-        Squarings {
-            start: Some(Scalar::from(2)),
-            steps: 5000,
-        },
-    );
-    check(
-        "sha256",
-        Sha256Preimage {
-            bytes: Some(b"letter".to_vec()),
-            len: 6,
-        },
-    );
+    check("quirks", Quirks(Some((Scalar::from(3), Scalar::random(rng(1))))));
+    check("squarings", Squarings { start: Some(Scalar::from(2)), steps: 5000 });
+    check("sha256", Sha256Preimage { bytes: Some(b"letter".to_vec()), len: 6 });
     for seed in 0..40 {
         check(&format!("random {seed}"), Random::small(seed));
     }
@@ -163,21 +117,9 @@ fn shape_and_witness_agree_with_direct_evaluation() {
 
 #[test]
 fn the_shape_needs_no_witness_and_does_not_depend_on_it() {
-    let with = R1cs::from_circuit(Sha256Preimage {
-        bytes: Some(b"secret".to_vec()),
-        len: 6,
-    })
-    .expect("shape");
-    let without = R1cs::from_circuit(Sha256Preimage {
-        bytes: None,
-        len: 6,
-    })
-    .expect("shape");
-    let other = R1cs::from_circuit(Sha256Preimage {
-        bytes: None,
-        len: 7,
-    })
-    .expect("shape");
+    let with = R1cs::from_circuit(Sha256Preimage { bytes: Some(b"secret".to_vec()), len: 6 }).expect("shape");
+    let without = R1cs::from_circuit(Sha256Preimage { bytes: None, len: 6 }).expect("shape");
+    let other = R1cs::from_circuit(Sha256Preimage { bytes: None, len: 7 }).expect("shape");
     assert_eq!(with.digest(), without.digest());
     assert_ne!(with.digest(), other.digest());
 }
@@ -186,17 +128,9 @@ fn the_shape_needs_no_witness_and_does_not_depend_on_it() {
 fn equal_sizes_with_another_coefficient_have_another_digest() {
     struct Scaled(u64);
     impl Circuit<Scalar> for Scaled {
-        fn synthesize<CS: ConstraintSystem<Scalar>>(
-            self,
-            cs: &mut CS,
-        ) -> Result<(), SynthesisError> {
+        fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
             let x = cs.alloc(|| "x", || Ok(Scalar::ZERO))?;
-            cs.enforce(
-                || "scaled",
-                |lc| lc + (Scalar::from(self.0), x),
-                |lc| lc + x,
-                |lc| lc,
-            );
+            cs.enforce(|| "scaled", |lc| lc + (Scalar::from(self.0), x), |lc| lc + x, |lc| lc);
             Ok(())
         }
     }
@@ -207,16 +141,11 @@ fn equal_sizes_with_another_coefficient_have_another_digest() {
 
 #[test]
 fn the_first_unsatisfied_constraint_is_named() {
-    let circuit = Squarings {
-        start: Some(Scalar::from(2)),
-        steps: 5000,
-    };
+    let circuit = Squarings { start: Some(Scalar::from(2)), steps: 5000 };
     let r1cs = R1cs::from_circuit(circuit.clone()).expect("shape");
     let mut good = vec![Scalar::ZERO; r1cs.variables()];
     let (inputs, aux) = good.split_at_mut(r1cs.inputs());
-    circuit
-        .synthesize(&mut WitnessCollector::with_one(inputs, aux, Scalar::ONE))
-        .expect("witness");
+    circuit.synthesize(&mut WitnessCollector::with_one(inputs, aux, Scalar::ONE)).expect("witness");
     // Private value k > 0 is the result of constraint k − 1.
     for wrong in [1, 2, 2047, 2048, 2049, 4999] {
         let mut assignment = good.clone();
@@ -229,22 +158,11 @@ fn the_first_unsatisfied_constraint_is_named() {
 fn a_variable_of_another_system_is_refused() {
     struct Stray;
     impl Circuit<Scalar> for Stray {
-        fn synthesize<CS: ConstraintSystem<Scalar>>(
-            self,
-            cs: &mut CS,
-        ) -> Result<(), SynthesisError> {
+        fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
             cs.enforce(|| "fine", |lc| lc + CS::one(), |lc| lc, |lc| lc);
-            cs.enforce(
-                || "stray",
-                |lc| lc + Variable::new_unchecked(Index::Aux(3)),
-                |lc| lc,
-                |lc| lc,
-            );
+            cs.enforce(|| "stray", |lc| lc + Variable::new_unchecked(Index::Aux(3)), |lc| lc, |lc| lc);
             Ok(())
         }
     }
-    assert!(matches!(
-        R1cs::from_circuit(Stray),
-        Err(ShapeError::UnknownVariable { constraint: 1 })
-    ));
+    assert!(matches!(R1cs::from_circuit(Stray), Err(ShapeError::UnknownVariable { constraint: 1 })));
 }

@@ -1,10 +1,5 @@
 //! Circuits with the corners that keys and provers trip over, shared by the unit tests and by the tests against peers.
-#![allow(
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "each user takes what it needs"
-)]
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes what it needs")]
 
 use bellpepper::gadgets::multipack;
 use bellpepper::gadgets::sha256::sha256;
@@ -45,21 +40,14 @@ impl Circuit<Scalar> for Cubic {
         let y = cs.alloc_input(|| "y", value(self.0.map(|_| self.public_inputs()[0])))?;
         cs.enforce(|| "square", |lc| lc + x, |lc| lc + x, |lc| lc + x2);
         cs.enforce(|| "cube", |lc| lc + x2, |lc| lc + x, |lc| lc + x3);
-        cs.enforce(
-            || "sum",
-            |lc| lc + x3 + x + (Scalar::from(5), CS::one()),
-            |lc| lc + CS::one(),
-            |lc| lc + y,
-        );
+        cs.enforce(|| "sum", |lc| lc + x3 + x + (Scalar::from(5), CS::one()), |lc| lc + CS::one(), |lc| lc + y);
         Ok(())
     }
 }
 
 impl TestCircuit for Cubic {
     fn public_inputs(&self) -> Vec<Scalar> {
-        self.0
-            .map(|x| vec![x.square() * x + x + Scalar::from(5)])
-            .unwrap_or_default()
+        self.0.map(|x| vec![x.square() * x + x + Scalar::from(5)]).unwrap_or_default()
     }
 }
 
@@ -109,18 +97,8 @@ impl Circuit<Scalar> for Quirks {
         );
         cs.enforce(|| "empty", |lc| lc, |lc| lc, |lc| lc);
         // y occurs in no A: its A point would be the identity. The zero coefficient must not count either.
-        cs.enforce(
-            || "product",
-            |lc| lc + x + (Scalar::ZERO, y),
-            |lc| lc + y,
-            |lc| lc + product,
-        );
-        cs.enforce(
-            || "duplicates",
-            |lc| lc + product + product + x - x,
-            |lc| lc + CS::one(),
-            |lc| lc + twice,
-        );
+        cs.enforce(|| "product", |lc| lc + x + (Scalar::ZERO, y), |lc| lc + y, |lc| lc + product);
+        cs.enforce(|| "duplicates", |lc| lc + product + product + x - x, |lc| lc + CS::one(), |lc| lc + twice);
         cs.enforce(
             || "sum",
             |lc| lc + sum - x + (Scalar::ZERO, only_in_c),
@@ -133,9 +111,7 @@ impl Circuit<Scalar> for Quirks {
 
 impl TestCircuit for Quirks {
     fn public_inputs(&self) -> Vec<Scalar> {
-        self.0
-            .map(|(x, y)| vec![x + y, (x * y).double()])
-            .unwrap_or_default()
+        self.0.map(|(x, y)| vec![x + y, (x * y).double()]).unwrap_or_default()
     }
 }
 
@@ -151,9 +127,7 @@ impl Squarings {
         let mut current = self.start;
         let mut last = self.start;
         (0..self.steps).map(move |_| {
-            let next = current
-                .zip(last)
-                .map(|(current, last)| (current + last + Scalar::from(3)).square());
+            let next = current.zip(last).map(|(current, last)| (current + last + Scalar::from(3)).square());
             last = current;
             current = next;
             next
@@ -171,14 +145,8 @@ impl Circuit<Scalar> for Squarings {
             } else {
                 cs.alloc(|| "step", value(next_value))?
             };
-            let combination =
-                LinearCombination::zero() + current + last + (Scalar::from(3), CS::one());
-            cs.enforce(
-                || "square",
-                |_| combination.clone(),
-                |_| combination.clone(),
-                |lc| lc + next,
-            );
+            let combination = LinearCombination::zero() + current + last + (Scalar::from(3), CS::one());
+            cs.enforce(|| "square", |_| combination.clone(), |_| combination.clone(), |lc| lc + next);
             last = current;
             current = next;
         }
@@ -202,18 +170,13 @@ pub struct Sha256Preimage {
 impl Circuit<Scalar> for Sha256Preimage {
     fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
         let bits: Vec<Option<bool>> = match &self.bytes {
-            Some(bytes) => multipack::bytes_to_bits(bytes)
-                .into_iter()
-                .map(Some)
-                .collect(),
+            Some(bytes) => multipack::bytes_to_bits(bytes).into_iter().map(Some).collect(),
             None => vec![None; self.len * 8],
         };
         let bits = bits
             .into_iter()
             .enumerate()
-            .map(|(i, bit)| {
-                AllocatedBit::alloc(cs.namespace(|| format!("bit {i}")), bit).map(Boolean::from)
-            })
+            .map(|(i, bit)| AllocatedBit::alloc(cs.namespace(|| format!("bit {i}")), bit).map(Boolean::from))
             .collect::<Result<Vec<_>, _>>()?;
         let digest = sha256(cs.namespace(|| "digest"), &bits)?;
         multipack::pack_into_inputs(cs.namespace(|| "inputs"), &digest)
@@ -243,26 +206,18 @@ impl Random {
     pub fn small(seed: u64) -> Self {
         let mut rng = rng(seed ^ 0x5eed);
         let mut below = |n: u64| (rng.next_u64() % n) as usize;
-        Self {
-            seed,
-            inputs: below(4),
-            free: 1 + below(8),
-            products: below(48),
-            with_witness: true,
-        }
+        Self { seed, inputs: below(4), free: 1 + below(8), products: below(48), with_witness: true }
     }
 
     /// Values of the variables and constraints as `(variable, coefficient)` rows, from the seed alone.
     fn build(&self) -> (Vec<Scalar>, Vec<[Vec<(usize, Scalar)>; 2]>) {
         let mut rng = rng(self.seed);
         let mut values = vec![Scalar::ONE];
-        values.extend(
-            (0..self.inputs + self.free).map(|_| match rng.next_u32() % 4 {
-                0 => Scalar::ZERO,
-                1 => Scalar::ONE,
-                _ => Scalar::random(&mut rng),
-            }),
-        );
+        values.extend((0..self.inputs + self.free).map(|_| match rng.next_u32() % 4 {
+            0 => Scalar::ZERO,
+            1 => Scalar::ONE,
+            _ => Scalar::random(&mut rng),
+        }));
         let mut rows = Vec::new();
         for _ in 0..self.products {
             let mut side = || -> Vec<(usize, Scalar)> {
@@ -281,8 +236,7 @@ impl Random {
                     .collect()
             };
             let row = [side(), side()];
-            let evaluate =
-                |side: &[(usize, Scalar)]| side.iter().map(|(v, c)| values[*v] * c).sum::<Scalar>();
+            let evaluate = |side: &[(usize, Scalar)]| side.iter().map(|(v, c)| values[*v] * c).sum::<Scalar>();
             values.push(evaluate(&row[0]) * evaluate(&row[1]));
             rows.push(row);
         }
@@ -304,27 +258,14 @@ impl Circuit<Scalar> for Random {
         for row in &rows {
             let product = cs.alloc(|| "product", known(variables.len()))?;
             let combine = |side: &[(usize, Scalar)]| {
-                side.iter()
-                    .fold(LinearCombination::zero(), |lc, (variable, c)| {
-                        lc + (*c, variables[*variable])
-                    })
+                side.iter().fold(LinearCombination::zero(), |lc, (variable, c)| lc + (*c, variables[*variable]))
             };
-            cs.enforce(
-                || "product",
-                |_| combine(&row[0]),
-                |_| combine(&row[1]),
-                |lc| lc + product,
-            );
+            cs.enforce(|| "product", |_| combine(&row[0]), |_| combine(&row[1]), |lc| lc + product);
             variables.push(product);
         }
         // Keys do not exist for circuits with an unconstrained variable.
         for free in &variables[self.inputs + 1..=self.inputs + self.free] {
-            cs.enforce(
-                || "used",
-                |lc| lc + CS::one(),
-                |lc| lc + *free,
-                |lc| lc + *free,
-            );
+            cs.enforce(|| "used", |lc| lc + CS::one(), |lc| lc + *free, |lc| lc + *free);
         }
         Ok(())
     }
