@@ -1,5 +1,6 @@
 //! Groth16 over BLS12-381, in stages that a memory-accounted scheduler can see.
 
+pub mod backend;
 mod circuit;
 pub mod domain;
 pub mod r1cs;

@@ -1,0 +1,179 @@
+//! What computes the heavy part of a proof: number-theoretic transforms and multi-scalar multiplications.
+//!
+//! A [`Backend`] is a value chosen at run time: [`Reference`] is naive and is the oracle, [`Cpu`] is fast on the cores of
+//! the current pool, others live in crates of their own. Every one passes the harness in [`conformance`].
+//!
+//! # Memory
+//!
+//! An operation works in place on the caller's vectors. What it needs beyond them is its *scratch*: the caller asks for
+//! the footprint (`*_scratch_bytes`, a pure function of sizes and threads), reserves so many bytes, and hands the
+//! reservation in. The backend splits every buffer off it and merges the bytes back before it returns, so that the
+//! caller can use the same reservation for the next operation. A reservation that is too small is an error before any
+//! work, never a larger allocation.
+
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod cpu;
+mod reference;
+mod scratch;
+
+use std::fmt;
+
+use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
+
+pub use self::cpu::Cpu;
+pub use self::reference::Reference;
+pub use self::scratch::Reservation;
+use crate::domain::Domain;
+
+/// Which transform [`Backend::ntt`] makes. Coefficients and evaluations are in natural order: index i stands for x^i and
+/// for the point ω^i (g·ω^i on the coset).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transform {
+    /// Coefficients to evaluations on the domain.
+    Forward,
+    /// Evaluations on the domain to coefficients, with the factor 1/n.
+    Inverse,
+    /// Coefficients to evaluations on the coset g·⟨ω⟩.
+    CosetForward,
+    /// Evaluations on the coset to coefficients, with the factor 1/n.
+    CosetInverse,
+}
+
+/// The two groups in which multi-scalar multiplications are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CurveGroup {
+    /// Points over the base field; 96 bytes each.
+    G1,
+    /// Points over its quadratic extension; 192 bytes each.
+    G2,
+}
+
+/// Why an operation was not made. The inputs are unchanged unless a variant says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackendError {
+    /// The reservation does not hold the operation's footprint.
+    #[error("{operation} needs {needed} bytes of scratch and was handed {held}; reserve the footprint first")]
+    ScratchTooSmall {
+        /// What was to be done.
+        operation: &'static str,
+        /// The bytes needed.
+        needed: u64,
+        /// The bytes in the reservation.
+        held: u64,
+    },
+    /// Vectors that belong together differ in length.
+    #[error("{operation} of {left} with {right} elements; give as many of the one as of the other")]
+    LengthMismatch {
+        /// What was to be done.
+        operation: &'static str,
+        /// The length of the first vector (the bases, the domain).
+        left: usize,
+        /// The length of the other.
+        right: usize,
+    },
+    /// More elements than the backend can index.
+    #[error("{operation} of {len} elements; this backend takes at most {max}, split the input")]
+    TooLarge {
+        /// What was to be done.
+        operation: &'static str,
+        /// The elements given.
+        len: usize,
+        /// The most it takes.
+        max: usize,
+    },
+}
+
+/// A maker of transforms and multi-scalar multiplications.
+///
+/// The footprints are what `scratch` must hold when the operation is called from a pool with `threads` threads
+/// ([`plimsoll::pool::current_threads`]); they depend on sizes alone, never on values.
+pub trait Backend: Send + Sync + fmt::Debug {
+    /// A short name for reports: `cpu`.
+    fn name(&self) -> &'static str;
+
+    /// The scratch of [`Backend::ntt`] over a domain of `n` points.
+    fn ntt_scratch_bytes(&self, n: usize, threads: usize) -> u64;
+
+    /// The scratch of [`Backend::quotient_on_coset`] over a domain of `n` points.
+    fn quotient_scratch_bytes(&self, n: usize, threads: usize) -> u64;
+
+    /// The scratch of [`Backend::msm_g1`] and [`Backend::msm_g2`] with `n` terms.
+    fn msm_scratch_bytes(&self, group: CurveGroup, n: usize, threads: usize) -> u64;
+
+    /// Transforms `data` in place.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::LengthMismatch`] when `data` is not as long as the domain; scratch too small.
+    fn ntt(
+        &self,
+        domain: &Domain,
+        data: &mut [Scalar],
+        transform: Transform,
+        scratch: &mut Reservation,
+    ) -> Result<(), BackendError>;
+
+    /// From the evaluations of a, b, c on the domain, makes those of (a·b − c) · `factor` on the coset, in `a`.
+    ///
+    /// With 1/t(g) as the factor this is the quotient by the vanishing polynomial t, and [`Transform::CosetInverse`]
+    /// then makes its coefficients; b and c (whose contents are used up) can be freed in between.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::LengthMismatch`] when a vector is not as long as the domain; scratch too small.
+    fn quotient_on_coset(
+        &self,
+        domain: &Domain,
+        a: &mut [Scalar],
+        b: &mut [Scalar],
+        c: &mut [Scalar],
+        factor: &Scalar,
+        scratch: &mut Reservation,
+    ) -> Result<(), BackendError> {
+        for vector in [&mut *a, &mut *b, &mut *c] {
+            self.ntt(domain, vector, Transform::Inverse, scratch)?;
+            self.ntt(domain, vector, Transform::CosetForward, scratch)?;
+        }
+        self.mul_sub_scale(a, b, c, factor)
+    }
+
+    /// `a[i] = (a[i]·b[i] − c[i]) · factor`.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::LengthMismatch`].
+    fn mul_sub_scale(&self, a: &mut [Scalar], b: &[Scalar], c: &[Scalar], factor: &Scalar) -> Result<(), BackendError>;
+
+    /// Σ `scalars[i]` · `bases[i]` in G1. The bases are on the curve and in the subgroup, or infinity.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::LengthMismatch`], [`BackendError::TooLarge`]; scratch too small.
+    fn msm_g1(
+        &self,
+        bases: &[G1Affine],
+        scalars: &[Scalar],
+        scratch: &mut Reservation,
+    ) -> Result<G1Projective, BackendError>;
+
+    /// Σ `scalars[i]` · `bases[i]` in G2, as [`Backend::msm_g1`].
+    fn msm_g2(
+        &self,
+        bases: &[G2Affine],
+        scalars: &[Scalar],
+        scratch: &mut Reservation,
+    ) -> Result<G2Projective, BackendError>;
+}
+
+/// Fails unless both lengths are the same.
+fn require_same_length(operation: &'static str, left: usize, right: usize) -> Result<(), BackendError> {
+    if left == right { Ok(()) } else { Err(BackendError::LengthMismatch { operation, left, right }) }
+}
+
+/// Fails unless the reservation holds the footprint.
+fn require_scratch(operation: &'static str, scratch: &Reservation, needed: u64) -> Result<(), BackendError> {
+    let held = scratch::held_bytes(scratch);
+    if held >= needed { Ok(()) } else { Err(BackendError::ScratchTooSmall { operation, needed, held }) }
+}

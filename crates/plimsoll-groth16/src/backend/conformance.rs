@@ -1,0 +1,120 @@
+//! The harness that every backend must pass.
+//!
+//! It knows no backend: transforms are compared with their definition, multi-scalar multiplications with blstrs on bases
+//! whose discrete logarithms are known (so that any size can be checked), quotients with their defining equation. Each
+//! operation is handed exactly its footprint, must give it back, and must refuse a byte less.
+//!
+//! All functions panic with the name of the case on the first difference.
+
+mod msm;
+mod ntt;
+
+use std::ops::RangeInclusive;
+
+use blstrs::Scalar;
+use ff::{Field, PrimeField};
+
+use super::{Backend, BackendError, CurveGroup, Reservation};
+
+/// Runs every check on sizes 2^`log_sizes` (and, for multiplications, on sizes beside the powers of two).
+///
+/// # Panics
+///
+/// When the backend fails a check.
+pub fn check(backend: &dyn Backend, log_sizes: RangeInclusive<u32>) {
+    let largest = 1 << log_sizes.end();
+    for log_size in log_sizes {
+        check_transforms(backend, log_size);
+        check_msm(backend, CurveGroup::G1, 1 << log_size);
+        check_msm(backend, CurveGroup::G2, 1 << log_size);
+    }
+    for n in [0, 3, 5, 31, 33, 100, 777].into_iter().filter(|n| *n <= largest) {
+        check_msm(backend, CurveGroup::G1, n);
+        check_msm(backend, CurveGroup::G2, n);
+    }
+}
+
+/// Transforms, round trips and the quotient over the domain of 2^`log_size` points.
+///
+/// # Panics
+///
+/// When the backend fails a check.
+pub fn check_transforms(backend: &dyn Backend, log_size: u32) {
+    ntt::check(backend, log_size);
+}
+
+/// Multi-scalar multiplications of `n` terms, for every combination of bases and scalars that the harness knows.
+///
+/// # Panics
+///
+/// When the backend fails a check.
+pub fn check_msm(backend: &dyn Backend, group: CurveGroup, n: usize) {
+    match group {
+        CurveGroup::G1 => {
+            msm::check(backend, group, n, |bases, scalars, scratch| backend.msm_g1(bases, scalars, scratch))
+        }
+        CurveGroup::G2 => {
+            msm::check(backend, group, n, |bases, scalars, scratch| backend.msm_g2(bases, scalars, scratch))
+        }
+    }
+}
+
+/// Runs an operation with exactly `footprint` bytes and sees that they come back; then with a byte less, which must fail.
+fn with_exact_scratch<R: std::fmt::Debug>(
+    what: &str,
+    footprint: u64,
+    mut operation: impl FnMut(&mut Reservation) -> Result<R, BackendError>,
+) -> R {
+    if footprint > 0 {
+        let mut scratch = Reservation::of(footprint - 1);
+        match operation(&mut scratch) {
+            Err(BackendError::ScratchTooSmall { .. }) => {}
+            other => panic!("{what}: scratch below the footprint must be refused, got {other:?}"),
+        }
+        assert_eq!(scratch.bytes(), footprint - 1, "{what}: scratch after a refusal");
+    }
+    let mut scratch = Reservation::of(footprint);
+    let result = operation(&mut scratch).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(scratch.bytes(), footprint, "{what}: scratch given back");
+    result
+}
+
+/// A deterministic stream of field elements without structure that matters here: x ← x² + 5.
+#[derive(Debug)]
+struct Stream(Scalar);
+
+impl Stream {
+    fn new(seed: u64) -> Self {
+        let mut stream = Self(Scalar::from(seed) + Scalar::MULTIPLICATIVE_GENERATOR);
+        for _ in 0..10 {
+            stream.next_scalar();
+        }
+        stream
+    }
+
+    fn next_scalar(&mut self) -> Scalar {
+        self.0 = self.0.square() + Scalar::from(5);
+        self.0
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        let bytes = self.next_scalar().to_repr();
+        bytes[..8].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cpu, Reference};
+    use super::*;
+
+    #[test]
+    fn reference_conforms() {
+        check(&Reference, 0..=5);
+    }
+
+    #[test]
+    fn cpu_conforms() {
+        check(&Cpu::new(), 0..=12);
+    }
+}

@@ -1,0 +1,101 @@
+//! The fast backend for the cores of the current pool.
+//!
+//! Field arithmetic is blst's assembly, behind the safe functions of [`field`]; everything else is safe code that forks
+//! through [`plimsoll::pool`] and runs on the caller's thread outside a pool.
+
+mod field;
+mod msm;
+mod ntt;
+
+use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
+
+use super::scratch::ScratchVec;
+use super::{Backend, BackendError, CurveGroup, Reservation, Transform, require_same_length, require_scratch};
+use crate::domain::Domain;
+
+/// The backend for the cores of the current pool.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Cpu;
+
+impl Cpu {
+    /// The backend. It keeps nothing between operations.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn ntt_scratch_bytes(&self, n: usize, _threads: usize) -> u64 {
+        ntt::scratch_bytes(n)
+    }
+
+    fn quotient_scratch_bytes(&self, n: usize, _threads: usize) -> u64 {
+        ntt::scratch_bytes(n)
+    }
+
+    fn msm_scratch_bytes(&self, group: CurveGroup, n: usize, threads: usize) -> u64 {
+        match group {
+            CurveGroup::G1 => msm::scratch_bytes::<G1Affine>(n, threads),
+            CurveGroup::G2 => msm::scratch_bytes::<G2Affine>(n, threads),
+        }
+    }
+
+    fn ntt(
+        &self,
+        domain: &Domain,
+        data: &mut [Scalar],
+        transform: Transform,
+        scratch: &mut Reservation,
+    ) -> Result<(), BackendError> {
+        require_same_length("ntt", domain.size(), data.len())?;
+        require_scratch("ntt", scratch, ntt::scratch_bytes(data.len()))?;
+        ntt::transform(domain, data, transform, scratch)
+    }
+
+    fn quotient_on_coset(
+        &self,
+        domain: &Domain,
+        a: &mut [Scalar],
+        b: &mut [Scalar],
+        c: &mut [Scalar],
+        factor: &Scalar,
+        scratch: &mut Reservation,
+    ) -> Result<(), BackendError> {
+        for vector in [&*a, &*b, &*c] {
+            require_same_length("quotient", domain.size(), vector.len())?;
+        }
+        require_scratch("quotient", scratch, ntt::scratch_bytes(a.len()))?;
+        ntt::extend_to_coset(domain, [&mut *a, &mut *b, &mut *c], scratch)?;
+        self.mul_sub_scale(a, b, c, factor)
+    }
+
+    fn mul_sub_scale(&self, a: &mut [Scalar], b: &[Scalar], c: &[Scalar], factor: &Scalar) -> Result<(), BackendError> {
+        require_same_length("mul_sub_scale", a.len(), b.len())?;
+        require_same_length("mul_sub_scale", a.len(), c.len())?;
+        ntt::for_each_element(a, |i, value| *value = (*value * b[i] - c[i]) * factor);
+        Ok(())
+    }
+
+    fn msm_g1(
+        &self,
+        bases: &[G1Affine],
+        scalars: &[Scalar],
+        scratch: &mut Reservation,
+    ) -> Result<G1Projective, BackendError> {
+        msm::msm(bases, scalars, scratch)
+    }
+
+    fn msm_g2(
+        &self,
+        bases: &[G2Affine],
+        scalars: &[Scalar],
+        scratch: &mut Reservation,
+    ) -> Result<G2Projective, BackendError> {
+        msm::msm(bases, scalars, scratch)
+    }
+}
