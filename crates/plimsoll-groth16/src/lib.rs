@@ -3,9 +3,17 @@
 pub mod backend;
 mod circuit;
 pub mod domain;
+pub mod keys;
+mod proof;
 pub mod r1cs;
+mod secret;
+#[cfg(any(test, feature = "insecure-setup"))]
+pub mod setup;
+mod verifier;
 
 pub use circuit::Counts;
+pub use proof::{Proof, ProofDecodeError, ProofElement};
+pub use verifier::{PreparedVerifyingKey, VerifyError, first_invalid, verify, verify_batch};
 
 #[cfg(test)]
 #[path = "../tests/support/circuits.rs"]

@@ -1,0 +1,190 @@
+//! Verification: e(A, B) = e(α, β) · e(Σ xᵢ·icᵢ, γ) · e(C, δ), for one proof or for many at once.
+
+use std::fmt;
+
+use blstrs::{Bls12, G1Affine, G1Projective, G2Affine, G2Prepared, Gt, Scalar};
+use ff::Field;
+use group::prime::PrimeCurveAffine;
+use group::{Curve, Group};
+use pairing::{MillerLoopResult, MultiMillerLoop};
+use plimsoll::pool;
+use rand_core::{CryptoRng, RngCore};
+
+use crate::keys::VerifyingKey;
+use crate::proof::Proof;
+
+/// A verifying key with the parts that every verification needs computed once.
+pub struct PreparedVerifyingKey {
+    ic: Vec<G1Affine>,
+    alpha_g1: G1Affine,
+    beta_g2: G2Affine,
+    alpha_beta: Gt,
+    minus_gamma: G2Prepared,
+    minus_delta: G2Prepared,
+}
+
+/// Why a verification did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VerifyError {
+    /// Everything is well-formed, and the equation does not hold: the proof proves nothing about these inputs.
+    #[error("the proof is not valid for these public inputs")]
+    InvalidProof,
+    /// A proof came with another number of inputs than the key is for: the caller's fault, not the proof's.
+    #[error("proof {index} comes with {found} public inputs, the key is for {expected}")]
+    InputCount {
+        /// The proof, counted from 0.
+        index: usize,
+        /// The inputs given.
+        found: usize,
+        /// The inputs that the key is for, the constant one not counted.
+        expected: usize,
+    },
+    /// A batch has another number of proofs than of input vectors.
+    #[error("{proofs} proofs come with {inputs} vectors of public inputs")]
+    BatchLength {
+        /// The proofs given.
+        proofs: usize,
+        /// The input vectors given.
+        inputs: usize,
+    },
+}
+
+impl PreparedVerifyingKey {
+    /// Prepares a key.
+    pub fn new(vk: &VerifyingKey) -> Self {
+        Self {
+            ic: vk.ic.clone(),
+            alpha_g1: vk.alpha_g1,
+            beta_g2: vk.beta_g2,
+            alpha_beta: blstrs::pairing(&vk.alpha_g1, &vk.beta_g2),
+            minus_gamma: (-vk.gamma_g2).into(),
+            minus_delta: (-vk.delta_g2).into(),
+        }
+    }
+
+    /// The public inputs that proofs come with, the constant one not counted.
+    pub fn inputs(&self) -> usize {
+        self.ic.len() - 1
+    }
+
+    fn check_inputs(&self, index: usize, inputs: &[Scalar]) -> Result<(), VerifyError> {
+        if inputs.len() == self.inputs() {
+            Ok(())
+        } else {
+            Err(VerifyError::InputCount { index, found: inputs.len(), expected: self.inputs() })
+        }
+    }
+
+    /// Σ scalarsᵢ · icᵢ.
+    fn combine_inputs(&self, scalars: &[Scalar]) -> G1Affine {
+        let points: Vec<G1Projective> = self.ic.iter().map(PrimeCurveAffine::to_curve).collect();
+        G1Projective::multi_exp(&points, scalars).to_affine()
+    }
+}
+
+/// Verifies one proof against its public inputs (the constant one left out).
+///
+/// # Errors
+/// [`VerifyError::InvalidProof`], or [`VerifyError::InputCount`].
+pub fn verify(vk: &PreparedVerifyingKey, proof: &Proof, inputs: &[Scalar]) -> Result<(), VerifyError> {
+    vk.check_inputs(0, inputs)?;
+    let mut scalars = vec![Scalar::ONE];
+    scalars.extend_from_slice(inputs);
+    let combined = vk.combine_inputs(&scalars);
+    let terms = [(&proof.a, &proof.b.into()), (&combined, &vk.minus_gamma), (&proof.c, &vk.minus_delta)];
+    let left = Bls12::multi_miller_loop(&terms).final_exponentiation();
+    if left == vk.alpha_beta { Ok(()) } else { Err(VerifyError::InvalidProof) }
+}
+
+/// Verifies many proofs of one key with one product of pairings: each proof's equation is raised to a random power of 128
+/// bits, and the product of all is checked. A batch with an invalid proof passes with probability at most 2⁻¹²⁸.
+///
+/// An empty batch is valid. Which proof of a rejected batch is to blame, [`first_invalid`] finds.
+///
+/// # Errors
+/// As [`verify`], and [`VerifyError::BatchLength`].
+pub fn verify_batch<R: RngCore + CryptoRng>(
+    vk: &PreparedVerifyingKey,
+    proofs: &[Proof],
+    inputs: &[Vec<Scalar>],
+    rng: &mut R,
+) -> Result<(), VerifyError> {
+    if proofs.len() != inputs.len() {
+        return Err(VerifyError::BatchLength { proofs: proofs.len(), inputs: inputs.len() });
+    }
+    for (index, inputs) in inputs.iter().enumerate() {
+        vk.check_inputs(index, inputs)?;
+    }
+    let factors: Vec<Scalar> = proofs.iter().map(|_| random_factor(rng)).collect();
+    let mut scalars = vec![Scalar::ZERO; vk.ic.len()];
+    for (factor, inputs) in factors.iter().zip(inputs) {
+        scalars[0] += factor;
+        for (sum, input) in scalars[1..].iter_mut().zip(inputs) {
+            *sum += *factor * input;
+        }
+    }
+
+    // The left sides' Miller loops, a few proofs a task, and beside them the three that all proofs share.
+    let tasks = pool::current_threads().max(1).min(proofs.len().max(1));
+    let per_task = proofs.len().div_ceil(tasks).max(1);
+    let partial = pool::map_indices(tasks, |task| {
+        let range = |len: usize| (task * per_task).min(len)..((task + 1) * per_task).min(len);
+        let (proofs, factors) = (&proofs[range(proofs.len())], &factors[range(factors.len())]);
+        let mut product = <Bls12 as MultiMillerLoop>::Result::default();
+        let mut c = G1Projective::identity();
+        for (proof, factor) in proofs.iter().zip(factors) {
+            let a = (proof.a * factor).to_affine();
+            product += Bls12::multi_miller_loop(&[(&a, &proof.b.into())]);
+            c += proof.c * factor;
+        }
+        (product, c)
+    });
+    let c = partial.iter().map(|(_, c)| c).sum::<G1Projective>().to_affine();
+    let minus_alpha = (vk.alpha_g1 * -scalars[0]).to_affine();
+    let shared =
+        [(&minus_alpha, &vk.beta_g2.into()), (&vk.combine_inputs(&scalars), &vk.minus_gamma), (&c, &vk.minus_delta)];
+    let mut product = Bls12::multi_miller_loop(&shared);
+    for (part, _) in &partial {
+        product += part;
+    }
+    if bool::from(product.final_exponentiation().is_identity()) { Ok(()) } else { Err(VerifyError::InvalidProof) }
+}
+
+/// The first of a batch's proofs that [`verify`] does not accept, and why.
+///
+/// # Panics
+/// When there are fewer input vectors than proofs.
+pub fn first_invalid(
+    vk: &PreparedVerifyingKey,
+    proofs: &[Proof],
+    inputs: &[Vec<Scalar>],
+) -> Option<(usize, VerifyError)> {
+    let results = pool::map_indices(proofs.len(), |index| verify(vk, &proofs[index], &inputs[index]));
+    results.into_iter().enumerate().find_map(|(index, result)| {
+        let error = result.err()?;
+        Some(match error {
+            VerifyError::InputCount { found, expected, .. } => {
+                (index, VerifyError::InputCount { index, found, expected })
+            }
+            error => (index, error),
+        })
+    })
+}
+
+/// 128 random bits, not all zero.
+fn random_factor<R: RngCore>(rng: &mut R) -> Scalar {
+    loop {
+        let (low, high) = (rng.next_u64(), rng.next_u64());
+        if let Some(factor) = Option::<Scalar>::from(Scalar::from_u64s_le(&[low, high, 0, 0]))
+            && !factor.is_zero_vartime()
+        {
+            return factor;
+        }
+    }
+}
+
+impl fmt::Debug for PreparedVerifyingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedVerifyingKey").field("inputs", &self.inputs()).finish_non_exhaustive()
+    }
+}
