@@ -8,7 +8,6 @@
 //! underneath, which would keep the first job's buffers alive behind the second. Idle workers sleep and cost nothing.
 //! How both is done is told in `pool/README.md`.
 
-use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use crate::sync::thread;
@@ -21,8 +20,8 @@ mod worker;
 
 pub use scope::{Scope, scope};
 
-use deque::Task;
-use job::JobTag;
+use deque::{Run, Task};
+use job::JobRef;
 use worker::{Shared, Worker};
 
 /// What a [`Pool`] is made of.
@@ -126,15 +125,14 @@ impl Pool {
         if Worker::with_current(|worker| worker.is_some_and(|worker| worker.is_of(shared))) {
             return f();
         }
-        let submit = |run| {
-            // The pool is open as long as this handle lives. Were it not, the task would be dropped, and we would know.
-            let _ = shared.submit(Task { tag: JobTag::fresh(), stages_left: 0, run });
+        let submit = |visit: JobRef| {
+            let task = Task { tag: visit.tag(), stages_left: 0, run: Run::Visit(visit) };
+            shared.submit(task).map_err(|task| match task.run {
+                Run::Visit(visit) => visit,
+                Run::Stage(_) => unreachable!("the task is a visit"),
+            })
         };
-        match job::run_elsewhere(submit, f) {
-            Some(Ok(result)) => result,
-            Some(Err(panic)) => resume_unwind(panic),
-            None => unreachable!("a pool with a handle is open"),
-        }
+        job::run_elsewhere(submit, f).expect("a pool with a handle is open")
     }
 
     #[cfg(all(test, not(plimsoll_loom)))]

@@ -1,7 +1,7 @@
 //! The queues that workers take from: each worker's deque of forks, the shared injector of tasks, and the strays.
 //!
-//! The deques are crossbeam's. Under loom a deque behind a mutex takes their place: the models check our protocol
-//! around the deque, not crossbeam's deque.
+//! The deques are crossbeam's. Under loom and miri a deque behind a mutex takes their place: those check our protocol
+//! around the deque and our `unsafe`, not crossbeam's deque (whose epochs break the stacked borrows that miri checks).
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::job::{JobRef, JobTag};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
 
-#[cfg(not(plimsoll_loom))]
+#[cfg(not(any(plimsoll_loom, miri)))]
 pub(super) use lock_free::{Deque, Stealer};
-#[cfg(plimsoll_loom)]
+#[cfg(any(plimsoll_loom, miri))]
 pub(super) use locked::{Deque, Stealer};
 
-#[cfg(not(plimsoll_loom))]
+#[cfg(not(any(plimsoll_loom, miri)))]
 mod lock_free {
     use super::JobRef;
     use crossbeam_deque::Steal;
@@ -62,7 +62,7 @@ mod lock_free {
     }
 }
 
-#[cfg(plimsoll_loom)]
+#[cfg(any(plimsoll_loom, miri))]
 mod locked {
     use super::{JobRef, Mutex, lock};
     use std::collections::VecDeque;
@@ -107,7 +107,16 @@ pub(crate) struct Task {
     /// How many stages follow: the task with the fewest is the most downstream and runs first.
     pub(crate) stages_left: usize,
     /// What to do.
-    pub(crate) run: Box<dyn FnOnce() + Send>,
+    pub(crate) run: Run,
+}
+
+/// What a task does.
+pub(crate) enum Run {
+    #[cfg_attr(not(test), expect(dead_code, reason = "the pipeline makes them"))]
+    /// A stage, which owns all that it needs.
+    Stage(Box<dyn FnOnce() + Send>),
+    /// A closure on the stack of a foreign thread that waits for it.
+    Visit(JobRef),
 }
 
 /// Tasks that wait for a worker, the most downstream first, then in order of arrival.

@@ -1,8 +1,8 @@
 //! Work that borrows from a stack frame: the only unsafe code of this crate.
 //!
 //! A worker's deque holds [`JobRef`]s: thin pointers to a header that says how to run what lies behind it. Behind it is
-//! either the second half of a [`join`], on the stack of the worker that called it, or a boxed spawn of a [`Scope`].
-//! Both borrow from a frame that the compiler cannot follow into another thread. What makes that sound:
+//! a closure on the stack of its owner (the second half of a [`join`], a foreign thread's call) or a boxed spawn of a
+//! [`Scope`]. Both borrow from a frame that the compiler cannot follow into another thread. What makes that sound:
 //!
 //! 1. **A `JobRef` is run at most once.** It is neither `Clone` nor `Copy`, and `execute` consumes it.
 //! 2. **The frame outlives the run.** `join` and `run_scope` leave their frame, also by unwinding, only after each
@@ -92,13 +92,29 @@ impl Drop for AbortOnUnwind {
     }
 }
 
-/// The second closure of a `join`, lent to whoever runs it.
+/// A closure on the stack of its owner, lent to whoever runs it.
 #[repr(C)] // the header first: a pointer to the job is a pointer to its header
-struct StackJob<F, R> {
+struct StackJob<F, R, O> {
     header: Header,
-    owner: usize,
+    owner: O,
     done: AtomicBool,
     state: UnsafeCell<State<F, R>>,
+}
+
+/// Who waits for a job, and how to wake him.
+trait Owner: Clone {
+    /// Called after the job is done, when the job itself may be gone.
+    fn wake(self, on: &Worker);
+}
+
+/// A worker that waits in `join`, by index in the pool.
+#[derive(Clone)]
+struct Helper(usize);
+
+impl Owner for Helper {
+    fn wake(self, on: &Worker) {
+        on.wake(self.0);
+    }
 }
 
 enum State<F, R> {
@@ -107,15 +123,16 @@ enum State<F, R> {
     Done(thread::Result<R>),
 }
 
-impl<F, R> StackJob<F, R>
+impl<F, R, O> StackJob<F, R, O>
 where
     F: FnOnce() -> R + Send,
     R: Send,
+    O: Owner + Sync,
 {
-    fn new(func: F, on: &Worker) -> Self {
+    fn new(func: F, tag: JobTag, owner: O) -> Self {
         Self {
-            header: Header { execute: Self::execute, tag: on.job() },
-            owner: on.index(),
+            header: Header { execute: Self::execute, tag },
+            owner,
             done: AtomicBool::new(false),
             state: UnsafeCell::new(State::Ready(func)),
         }
@@ -151,10 +168,10 @@ where
         // SAFETY: as above. Overwrites `Running`, which has nothing to drop.
         unsafe { *state = State::Done(result) };
         // SAFETY: alive until the store below takes effect.
-        let owner = unsafe { (*this).owner };
+        let owner = unsafe { (*this).owner.clone() };
         // SAFETY: the last access (3). Release: partner of the Acquire in `is_done`.
         unsafe { (*this).done.store(true, Ordering::Release) };
-        on.wake(owner);
+        owner.wake(on);
     }
 }
 
@@ -165,7 +182,7 @@ where
     B: FnOnce() -> RB + Send,
     RB: Send,
 {
-    let job = StackJob::new(b, on);
+    let job = StackJob::new(b, on.job(), Helper(on.index()));
     let abort = AbortOnUnwind;
     // SAFETY: `job` stays in this frame until it is done or back, below, and `abort` keeps the frame until then.
     on.fork(unsafe { job.lend() });
@@ -310,65 +327,51 @@ where
     }
 }
 
-/// A closure of a foreign thread on its way to a worker. Dropped in the order of the fields: all that it borrows is
-/// let go before the gate opens, also when it never ran.
-struct Visit<'a, F, R> {
-    f: F,
-    slot: &'a mut Option<thread::Result<R>>,
-    gate: OpenOnDrop,
-}
-
-impl<F: FnOnce() -> R, R> Visit<'_, F, R> {
-    fn run(self) {
-        let Self { f, slot, gate } = self;
-        *slot = Some(catch_unwind(AssertUnwindSafe(f)));
-        drop(gate);
-    }
-}
-
-/// Gives `f`, boxed, to `submit`, and returns its result once it has run on whatever thread; `None` if it was dropped
-/// there without running. For calls of foreign threads into a pool: rare, so boxed, and blocking.
-pub(super) fn run_elsewhere<F, R>(submit: impl FnOnce(Box<dyn FnOnce() + Send>), f: F) -> Option<thread::Result<R>>
+/// Lends `f` to `submit`, as a job of its own, and blocks the calling thread, no worker, until it has run. If `submit`
+/// gives the job back, `f` is dropped and there is no result.
+pub(super) fn run_elsewhere<F, R>(submit: impl FnOnce(JobRef) -> Result<(), JobRef>, f: F) -> Option<R>
 where
     F: FnOnce() -> R + Send,
     R: Send,
 {
     let gate = Arc::new(Gate::default());
-    let mut result = None;
-    let visit = Visit { f, slot: &mut result, gate: OpenOnDrop(gate.clone()) };
-    let run: Box<dyn FnOnce() + Send + '_> = Box::new(move || visit.run());
-    // SAFETY: only the lifetime changes. The visit is run or dropped before the gate opens, and this frame waits for
-    // the gate: what `submit` might raise is turned into an abort (2).
-    let run = unsafe { mem::transmute::<Box<dyn FnOnce() + Send + '_>, Box<dyn FnOnce() + Send + 'static>>(run) };
+    let job = StackJob::new(f, JobTag::fresh(), gate.clone());
     let abort = AbortOnUnwind;
-    submit(run);
-    gate.wait();
+    // SAFETY: `job` stays in this frame until it is done or back, and `abort` keeps the frame until then.
+    let submitted = submit(unsafe { job.lend() });
+    if submitted.is_ok() {
+        gate.wait_until(|| job.is_done());
+    }
     mem::forget(abort);
-    result
+    match (submitted, job.state.into_inner()) {
+        (Ok(()), State::Done(Ok(result))) => Some(result),
+        (Ok(()), State::Done(Err(panic))) => resume_unwind(panic),
+        (Ok(()), State::Ready(_) | State::Running) => unreachable!(),
+        (Err(_back), _) => None,
+    }
 }
 
-/// What a foreign thread waits at.
+/// What a foreign thread waits at. Shared, so that it outlives the ring.
 #[derive(Default)]
 struct Gate {
-    open: Mutex<bool>,
-    opened: Condvar,
+    lock: Mutex<()>,
+    rung: Condvar,
 }
 
 impl Gate {
-    fn wait(&self) {
-        let mut open = lock(&self.open);
-        while !*open {
-            open = wait(&self.opened, open, None);
+    fn wait_until(&self, done: impl Fn() -> bool) {
+        let mut guard = lock(&self.lock);
+        while !done() {
+            guard = wait(&self.rung, guard, None);
         }
     }
 }
 
-struct OpenOnDrop(Arc<Gate>);
-
-impl Drop for OpenOnDrop {
-    fn drop(&mut self) {
-        *lock(&self.0.open) = true;
-        self.0.opened.notify_one();
+impl Owner for Arc<Gate> {
+    fn wake(self, _: &Worker) {
+        // Under the lock, so that the ring does not fall between the owner's look and its wait.
+        let _guard = lock(&self.lock);
+        self.rung.notify_one();
     }
 }
 

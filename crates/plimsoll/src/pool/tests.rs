@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::job::JobTag;
 use super::*;
 use crate::sync::{Mutex, lock};
 
@@ -221,7 +222,7 @@ fn dropping_the_last_handle_drains_what_is_queued() {
     let (started, release) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let ran = Arc::new(AtomicUsize::new(0));
     let submit = |run: Box<dyn FnOnce() + Send>| {
-        let queued = pool.crew.shared.submit(Task { tag: JobTag::fresh(), stages_left: 0, run });
+        let queued = pool.crew.shared.submit(Task { tag: JobTag::fresh(), stages_left: 0, run: Run::Stage(run) });
         assert!(queued.is_ok());
     };
     let (s, r) = (started.clone(), release.clone());
@@ -254,11 +255,11 @@ fn the_last_handle_may_be_dropped_by_a_task_of_the_pool() {
         receive.recv().expect("the sender waits");
         drop(handle);
     });
-    assert!(shared.submit(Task { tag: JobTag::fresh(), stages_left: 0, run }).is_ok());
+    assert!(shared.submit(Task { tag: JobTag::fresh(), stages_left: 0, run: Run::Stage(run) }).is_ok());
     drop(pool);
     send.send(()).expect("the task waits");
     let refused = loop {
-        let task = Task { tag: JobTag::fresh(), stages_left: 0, run: Box::new(|| {}) };
+        let task = Task { tag: JobTag::fresh(), stages_left: 0, run: Run::Stage(Box::new(|| {})) };
         if shared.submit(task).is_err() {
             break true;
         }
@@ -274,7 +275,7 @@ fn the_most_downstream_task_runs_first() {
     let (started, release) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let (s, r) = (started.clone(), release.clone());
     let submit = |stages_left, run: Box<dyn FnOnce() + Send>| {
-        assert!(pool.crew.shared.submit(Task { tag: JobTag::fresh(), stages_left, run }).is_ok());
+        assert!(pool.crew.shared.submit(Task { tag: JobTag::fresh(), stages_left, run: Run::Stage(run) }).is_ok());
     };
     submit(
         9,

@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::deque::{Deque, Injector, Stealer, Strays, Task};
+use super::deque::{Deque, Injector, Run, Stealer, Strays, Task};
 use super::idle::{Idle, Want};
 use super::job::{JobRef, JobTag};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -267,8 +267,11 @@ impl Worker {
             }
             Work::Task(task) => {
                 self.enter(task.tag);
-                // Tasks report their own panics; one that does not must not take the worker along.
-                let _ = catch_unwind(AssertUnwindSafe(task.run));
+                match task.run {
+                    // Stages report their own panics; one that does not must not take the worker along.
+                    Run::Stage(stage) => drop(catch_unwind(AssertUnwindSafe(stage))),
+                    Run::Visit(visit) => visit.execute(self),
+                }
             }
         }
     }
