@@ -2,3 +2,6 @@
 
 pub mod chain;
 pub mod circuit;
+pub mod exit;
+pub mod key_cache;
+pub mod proof_file;

@@ -1,0 +1,110 @@
+//! Writing, through a temporary file beside the target that becomes the target only when it is complete.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::{Header, Record, TAIL, digest_offset};
+use crate::chain::partition_count;
+
+/// Why a proof file could not be written. Nothing is left of it.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: cannot write the proof: {source}{}", path.display(), advice(source))]
+pub struct WriteError {
+    /// The file that was to be written.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space, or choose another place with --output"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => "; choose another place with --output",
+        io::ErrorKind::NotFound => "; the directory must exist",
+        _ => "",
+    }
+}
+
+/// A proof file in the making. Dropped before [`finish`](Self::finish), it leaves nothing behind.
+#[derive(Debug)]
+pub struct ProofWriter {
+    path: PathBuf,
+    file: BufWriter<NamedTempFile>,
+    header: Header,
+    written: u64,
+}
+
+impl ProofWriter {
+    /// Begins the file that will become `path`. The digest in `header` is filled in by [`finish`](Self::finish). Asks the file
+    /// system for the whole length at once, so that a full disk is known before the work and not after.
+    pub fn create(path: &Path, header: Header) -> Result<Self, WriteError> {
+        let error = |source| WriteError { path: path.to_owned(), source };
+        if path.is_dir() {
+            return Err(error(io::Error::from(io::ErrorKind::IsADirectory)));
+        }
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let name = path.file_name().ok_or_else(|| error(io::Error::from(io::ErrorKind::InvalidFilename)))?;
+        let file = tempfile::Builder::new()
+            .prefix(&format!(".{}.", name.to_string_lossy()))
+            .suffix(".partial")
+            .permissions(permissions())
+            .tempfile_in(directory)
+            .map_err(error)?;
+        reserve(file.as_file(), header.file_length()).map_err(error)?;
+        let mut writer = Self { path: path.to_owned(), file: BufWriter::new(file), header, written: 0 };
+        let text = writer.header.render();
+        writer.write(text.as_bytes())?;
+        Ok(writer)
+    }
+
+    /// Adds the next partition.
+    pub fn push(&mut self, record: &Record) -> Result<(), WriteError> {
+        self.written += 1;
+        let last = self.written == partition_count(self.header.file_bytes);
+        self.write(record.render(last).as_bytes())
+    }
+
+    /// Fills in the digest, makes the bytes durable and gives the file its name.
+    ///
+    /// # Panics
+    /// If not all partitions were pushed: that is a fault of the caller, and the file would be invalid.
+    pub fn finish(mut self, digest: [u8; 32]) -> Result<(), WriteError> {
+        assert_eq!(self.written, partition_count(self.header.file_bytes), "every partition is written exactly once");
+        self.write(TAIL.as_bytes())?;
+        let offset = digest_offset(&self.header.render()) as u64;
+        let Self { path, file, header, .. } = self;
+        let error = |source| WriteError { path: path.clone(), source };
+        let mut file = file.into_inner().map_err(|e| error(e.into_error()))?;
+        file.seek(SeekFrom::Start(offset)).map_err(error)?;
+        file.write_all(hex::encode(digest).as_bytes()).map_err(error)?;
+        // What was asked for at the start is what was written: the reader relies on it.
+        assert_eq!(file.as_file().metadata().map_err(error)?.len(), header.file_length(), "length of the proof file");
+        file.as_file().sync_all().map_err(error)?;
+        file.persist(&path).map_err(|e| error(e.error))?;
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.file.write_all(bytes).map_err(|source| WriteError { path: self.path.clone(), source })
+    }
+}
+
+/// As `open` would give them: readable by whom the umask lets. Temporary files are private otherwise.
+fn permissions() -> std::fs::Permissions {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::Permissions::from_mode(0o666)
+}
+
+/// Takes `length` bytes of disk for `file`. File systems that cannot do it are written to as they are.
+fn reserve(file: &File, length: u64) -> io::Result<()> {
+    use rustix::io::Errno;
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, length) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
