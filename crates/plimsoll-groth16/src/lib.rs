@@ -13,7 +13,7 @@ mod verifier;
 
 pub use circuit::Counts;
 pub use proof::{Proof, ProofDecodeError, ProofElement};
-pub use verifier::{PreparedVerifyingKey, VerifyError, first_invalid, verify, verify_batch};
+pub use verifier::{BatchVerifier, PreparedVerifyingKey, VerifyError, first_invalid, verify, verify_batch};
 
 #[cfg(test)]
 #[path = "../tests/support/circuits.rs"]

@@ -109,45 +109,101 @@ pub fn verify_batch<R: RngCore + CryptoRng>(
     inputs: &[Vec<Scalar>],
     rng: &mut R,
 ) -> Result<(), VerifyError> {
-    if proofs.len() != inputs.len() {
-        return Err(VerifyError::BatchLength { proofs: proofs.len(), inputs: inputs.len() });
-    }
-    for (index, inputs) in inputs.iter().enumerate() {
-        vk.check_inputs(index, inputs)?;
-    }
-    let factors: Vec<Scalar> = proofs.iter().map(|_| random_factor(rng)).collect();
-    let mut scalars = vec![Scalar::ZERO; vk.ic.len()];
-    for (factor, inputs) in factors.iter().zip(inputs) {
-        scalars[0] += factor;
-        for (sum, input) in scalars[1..].iter_mut().zip(inputs) {
-            *sum += *factor * input;
-        }
+    let mut batch = BatchVerifier::new(vk);
+    batch.add(proofs, inputs, rng)?;
+    batch.finish()
+}
+
+/// A batch that grows: [`verify_batch`] for proofs that come in portions, of which only sums are kept.
+pub struct BatchVerifier<'a> {
+    vk: &'a PreparedVerifyingKey,
+    /// Proofs added so far.
+    count: usize,
+    /// The product of the left sides' Miller loops.
+    product: MillerLoop,
+    /// Σ factor · C.
+    c: G1Projective,
+    /// Σ factor · input for each input, the constant one first.
+    scalars: Vec<Scalar>,
+}
+
+type MillerLoop = <Bls12 as MultiMillerLoop>::Result;
+
+impl<'a> BatchVerifier<'a> {
+    /// An empty batch, which is valid.
+    pub fn new(vk: &'a PreparedVerifyingKey) -> Self {
+        let scalars = vec![Scalar::ZERO; vk.ic.len()];
+        Self { vk, count: 0, product: MillerLoop::default(), c: G1Projective::identity(), scalars }
     }
 
-    // The left sides' Miller loops, a few proofs a task, and beside them the three that all proofs share.
-    let tasks = pool::current_threads().max(1).min(proofs.len().max(1));
-    let per_task = proofs.len().div_ceil(tasks).max(1);
-    let partial = pool::map_indices(tasks, |task| {
-        let range = |len: usize| (task * per_task).min(len)..((task + 1) * per_task).min(len);
-        let (proofs, factors) = (&proofs[range(proofs.len())], &factors[range(factors.len())]);
-        let mut product = <Bls12 as MultiMillerLoop>::Result::default();
-        let mut c = G1Projective::identity();
-        for (proof, factor) in proofs.iter().zip(factors) {
-            let a = (proof.a * factor).to_affine();
-            product += Bls12::multi_miller_loop(&[(&a, &proof.b.into())]);
-            c += proof.c * factor;
+    /// Adds proofs, each raised to a random power of its own from `rng`, on all threads of the current pool.
+    ///
+    /// # Errors
+    /// [`VerifyError::BatchLength`] or [`VerifyError::InputCount`], with the proof's index in the whole batch; nothing was
+    /// added then. That a proof is invalid is found at the end.
+    pub fn add<R: RngCore + CryptoRng>(
+        &mut self,
+        proofs: &[Proof],
+        inputs: &[impl AsRef<[Scalar]>],
+        rng: &mut R,
+    ) -> Result<(), VerifyError> {
+        if proofs.len() != inputs.len() {
+            return Err(VerifyError::BatchLength { proofs: proofs.len(), inputs: inputs.len() });
         }
-        (product, c)
-    });
-    let c = partial.iter().map(|(_, c)| c).sum::<G1Projective>().to_affine();
-    let minus_alpha = (vk.alpha_g1 * -scalars[0]).to_affine();
-    let shared =
-        [(&minus_alpha, &vk.beta_g2.into()), (&vk.combine_inputs(&scalars), &vk.minus_gamma), (&c, &vk.minus_delta)];
-    let mut product = Bls12::multi_miller_loop(&shared);
-    for (part, _) in &partial {
-        product += part;
+        for (index, inputs) in inputs.iter().enumerate() {
+            self.vk.check_inputs(self.count + index, inputs.as_ref())?;
+        }
+        let factors: Vec<Scalar> = proofs.iter().map(|_| random_factor(rng)).collect();
+        for (factor, inputs) in factors.iter().zip(inputs) {
+            self.scalars[0] += factor;
+            for (sum, input) in self.scalars[1..].iter_mut().zip(inputs.as_ref()) {
+                *sum += *factor * input;
+            }
+        }
+
+        let tasks = pool::current_threads().max(1).min(proofs.len().max(1));
+        let per_task = proofs.len().div_ceil(tasks).max(1);
+        let partial = pool::map_indices(tasks, |task| {
+            let range = |len: usize| (task * per_task).min(len)..((task + 1) * per_task).min(len);
+            let (proofs, factors) = (&proofs[range(proofs.len())], &factors[range(factors.len())]);
+            let mut product = MillerLoop::default();
+            let mut c = G1Projective::identity();
+            for (proof, factor) in proofs.iter().zip(factors) {
+                let a = (proof.a * factor).to_affine();
+                product += Bls12::multi_miller_loop(&[(&a, &proof.b.into())]);
+                c += proof.c * factor;
+            }
+            (product, c)
+        });
+        for (product, c) in &partial {
+            self.product += product;
+            self.c += c;
+        }
+        self.count += proofs.len();
+        Ok(())
     }
-    if bool::from(product.final_exponentiation().is_identity()) { Ok(()) } else { Err(VerifyError::InvalidProof) }
+
+    /// Multiplies in the three Miller loops that all proofs share, and checks the product.
+    ///
+    /// # Errors
+    /// [`VerifyError::InvalidProof`] when some proof of the batch is not valid.
+    pub fn finish(self) -> Result<(), VerifyError> {
+        let Self { vk, mut product, c, scalars, .. } = self;
+        let (c, minus_alpha) = (c.to_affine(), (vk.alpha_g1 * -scalars[0]).to_affine());
+        let shared = [
+            (&minus_alpha, &vk.beta_g2.into()),
+            (&vk.combine_inputs(&scalars), &vk.minus_gamma),
+            (&c, &vk.minus_delta),
+        ];
+        product += Bls12::multi_miller_loop(&shared);
+        if bool::from(product.final_exponentiation().is_identity()) { Ok(()) } else { Err(VerifyError::InvalidProof) }
+    }
+}
+
+impl fmt::Debug for BatchVerifier<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchVerifier").field("count", &self.count).finish_non_exhaustive()
+    }
 }
 
 /// The first of a batch's proofs that [`verify`] does not accept, and why.
