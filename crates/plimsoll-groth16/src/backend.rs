@@ -22,9 +22,17 @@ use std::fmt;
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 
 pub use self::cpu::Cpu;
+pub use self::cpu::curve::AffineCurve;
+pub use self::cpu::field::Coordinate;
 pub use self::reference::Reference;
 pub use self::scratch::Reservation;
 use crate::domain::Domain;
+
+/// The CPU's building blocks, for the rest of this crate.
+pub(crate) mod kernels {
+    pub(crate) use super::cpu::curve::{BATCH, Step, add_each};
+    pub(crate) use super::cpu::digits::{Limbs, digit, digit_count, limbs};
+}
 
 /// Which transform [`Backend::ntt`] makes. Coefficients and evaluations are in natural order: index i stands for x^i and
 /// for the point ω^i (g·ω^i on the coset).

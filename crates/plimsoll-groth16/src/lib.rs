@@ -3,6 +3,7 @@
 pub mod backend;
 mod circuit;
 pub mod domain;
+pub mod fixed_base;
 pub mod keys;
 mod proof;
 pub mod r1cs;
