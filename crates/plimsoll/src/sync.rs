@@ -13,7 +13,7 @@ use std::time::Duration;
 mod imp {
     pub(super) use std::sync::{Condvar, Mutex};
 
-    pub(crate) use std::sync::{MutexGuard, atomic};
+    pub(crate) use std::sync::{Arc, MutexGuard, atomic};
     pub(crate) use std::{thread, thread_local};
 }
 
@@ -21,11 +21,11 @@ mod imp {
 mod imp {
     pub(super) use loom::sync::{Condvar, Mutex};
 
-    pub(crate) use loom::sync::{MutexGuard, atomic};
+    pub(crate) use loom::sync::{Arc, MutexGuard, atomic};
     pub(crate) use loom::{thread, thread_local};
 }
 
-pub(crate) use imp::{MutexGuard, atomic, thread, thread_local};
+pub(crate) use imp::{Arc, MutexGuard, atomic, thread, thread_local};
 
 /// A mutex, locked with [`lock`].
 #[derive(Debug, Default)]
@@ -42,8 +42,16 @@ impl<T> Mutex<T> {
 pub(crate) struct Condvar(imp::Condvar);
 
 impl Condvar {
+    pub(crate) fn new() -> Self {
+        Self(imp::Condvar::new())
+    }
+
     pub(crate) fn notify_one(&self) {
         self.0.notify_one();
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
     }
 }
 

@@ -1,0 +1,169 @@
+//! Where bytes are (`Space`), what they are for (`Class`), and what can be counted that is not bytes (`Slots`).
+
+use std::fmt;
+
+/// A physical place with a capacity in bytes.
+///
+/// Pinned host memory is host memory too: what is pinned counts in both.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Space(Place);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Place {
+    Host,
+    Pinned,
+    Device(u16),
+}
+
+impl Space {
+    /// Host memory, pageable and pinned together.
+    pub const HOST: Space = Space(Place::Host);
+    /// The part of host memory that is pinned (page-locked) for transfers.
+    pub const PINNED: Space = Space(Place::Pinned);
+
+    /// The memory of the device with this number.
+    pub const fn device(number: u16) -> Space {
+        Space(Place::Device(number))
+    }
+
+    /// The space that these bytes count in as well: host memory for pinned memory.
+    pub(crate) const fn within(self) -> Option<Space> {
+        match self.0 {
+            Place::Pinned => Some(Space::HOST),
+            Place::Host | Place::Device(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Place::Host => f.pad("host memory"),
+            Place::Pinned => f.pad("pinned host memory"),
+            Place::Device(number) => f.pad(&format!("memory of device {number}")),
+        }
+    }
+}
+
+impl fmt::Debug for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Space({self})")
+    }
+}
+
+/// A named kind of large buffer that lives in one space; every held byte belongs to a class.
+///
+/// ```
+/// use plimsoll::{Class, Space};
+/// const PROVERS: Class = Class::new("provers", Space::HOST);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Class {
+    name: &'static str,
+    space: Space,
+}
+
+impl Class {
+    /// A class of this name in this space. Name and space together are its identity.
+    pub const fn new(name: &'static str, space: Space) -> Class {
+        Class { name, space }
+    }
+
+    /// The name, as reports show it.
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// The space that its bytes live in.
+    pub const fn space(self) -> Space {
+        self.space
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name)
+    }
+}
+
+impl fmt::Debug for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Class({} in {})", self.name, self.space)
+    }
+}
+
+/// A countable resource that is not bytes: threads, device lanes, pacing tokens.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slots {
+    name: &'static str,
+}
+
+impl Slots {
+    /// Slots of this name; the name is their identity.
+    pub const fn new(name: &'static str) -> Slots {
+        Slots { name }
+    }
+
+    /// The name, as reports show it.
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+}
+
+impl fmt::Display for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name)
+    }
+}
+
+impl fmt::Debug for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slots({})", self.name)
+    }
+}
+
+/// Anything that the ledger counts: the bytes of a class, or slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resource {
+    /// Bytes of a class.
+    Class(Class),
+    /// Slots of a kind.
+    Slots(Slots),
+}
+
+impl Resource {
+    /// An amount of this resource as text: `1.50 GiB of provers`, `2 of threads`.
+    pub(crate) fn amount(self, amount: u64) -> impl fmt::Display {
+        struct Amount(Resource, u64);
+        impl fmt::Display for Amount {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self.0 {
+                    Resource::Class(class) => write!(f, "{} of {class}", crate::Bytes(self.1)),
+                    Resource::Slots(slots) => write!(f, "{} of {slots}", self.1),
+                }
+            }
+        }
+        Amount(self, amount)
+    }
+}
+
+impl From<Class> for Resource {
+    fn from(class: Class) -> Resource {
+        Resource::Class(class)
+    }
+}
+
+impl From<Slots> for Resource {
+    fn from(slots: Slots) -> Resource {
+        Resource::Slots(slots)
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Resource::Class(class) => class.fmt(f),
+            Resource::Slots(slots) => slots.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The ledger: the single source of truth about who holds which bytes and slots, and who waits for them.
+//!
+//! [`Ledger`] is a cheap handle. Behind it is a pure state machine ([`state`]) in one short critical section (`shell`).
+//! Bytes are held through RAII types: [`Reservation`] for bytes alone, [`Charged`] for a buffer together with the bytes
+//! that pay for it, [`Grant`] for everything that one stage of a job needs. `ledger/README.md` has the protocol and the
+//! reasons why it holds.
+//!
+//! # What is counted, and what is not
+//!
+//! The ledger counts what is declared to it: it allocates nothing and measures nothing. Reserve before you allocate, and
+//! return after you have freed; [`Charged`] does both in the right order. Small things that do not grow with the work
+//! (headers, queues, this ledger itself) are not worth an entry; leave a margin in the budget for them.
+
+pub mod error;
+pub mod snapshot;
+pub mod state;
+
+mod charged;
+mod grant;
+mod job;
+mod reservation;
+mod reserve;
+mod shell;
+
+use std::time::Duration;
+
+pub use self::charged::{Charged, Full, VecError};
+pub use self::error::{EnterError, GrowError, NeverFits, ReserveError, ResizeError, SubmitError, TakeError, TooFew};
+pub use self::grant::Grant;
+pub use self::job::{Enter, Job, JobSpec};
+pub use self::reservation::{NotMerged, NotMoved, Reservation};
+pub use self::reserve::Reserve;
+use self::shell::Inner;
+use self::snapshot::Snapshot;
+use self::state::AccountId;
+use crate::sync::Arc;
+use crate::{Budget, Bytes, Class, Space};
+
+/// A handle to a ledger, or to a child of one. Clones share everything.
+///
+/// ```
+/// use plimsoll::{Budget, Bytes, Class, Ledger, Space};
+/// const SCRATCH: Class = Class::new("scratch", Space::HOST);
+///
+/// let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes::MIB));
+/// let held = ledger.reserve(SCRATCH, Bytes(600 << 10)).wait()?;
+/// assert!(ledger.reserve(SCRATCH, Bytes(600 << 10)).try_now().is_err());
+/// drop(held);
+/// assert!(ledger.snapshot().is_empty());
+/// # Ok::<(), plimsoll::ledger::ReserveError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    inner: Arc<Inner>,
+    account: AccountId,
+}
+
+impl Ledger {
+    /// A ledger with these limits.
+    pub fn new(budget: Budget) -> Ledger {
+        Ledger { inner: Arc::new(Inner::new(&budget)), account: AccountId::ROOT }
+    }
+
+    /// A ledger without limits: everything is counted and nothing waits.
+    pub fn unlimited() -> Ledger {
+        Ledger::new(Budget::unlimited())
+    }
+
+    /// A child with limits of its own, for a tenant or a proof. What is held through it counts here as well. A space
+    /// that `budget` does not name is limited only here; how requests may pass each other is the root's to say.
+    #[must_use]
+    pub fn child(&self, name: &str, budget: &Budget) -> Ledger {
+        let account = self.inner.read(|state| state.open_child(self.account, name.into(), budget));
+        Ledger { inner: self.inner.clone(), account }
+    }
+
+    /// Asks for bytes of a class, outside of any job. Nothing happens until the request is waited for:
+    /// [`wait`](Reserve::wait), [`try_now`](Reserve::try_now) or `.await`.
+    pub fn reserve(&self, class: Class, bytes: Bytes) -> Reserve {
+        Reserve::new(self.inner.clone(), self.account, class, bytes)
+    }
+
+    /// Takes on a job with a profile. It holds nothing until it [enters](Job::enter) its first stage.
+    ///
+    /// # Errors
+    ///
+    /// At once, never by waiting for ever, if the profile contradicts itself, if its claim is above a limit, or if the
+    /// ledger is closed.
+    pub fn submit(&self, spec: JobSpec) -> Result<Job, SubmitError> {
+        let (name, profile) = (spec.name.clone(), spec.profile.clone());
+        let id = self.inner.read(|state| state.submit(self.account, spec))?;
+        Ok(Job::new(self.inner.clone(), id, name, profile))
+    }
+
+    /// Sets a new limit for a space of this ledger or child. A lower one takes effect stepwise, as jobs finish, never
+    /// below what the jobs in flight need to finish; waiting admissions that no longer fit are refused.
+    ///
+    /// # Errors
+    ///
+    /// If the budget did not name the space.
+    pub fn resize(&self, space: Space, limit: Bytes) -> Result<(), ResizeError> {
+        self.inner.event(|state, out| state.resize(self.account, space, limit, out))
+    }
+
+    /// Refuses everything that is not in flight, now and from now on. Jobs in flight go on to their end.
+    pub fn close(&self) {
+        self.inner.event(|state, out| state.close(out));
+    }
+
+    /// A picture of this moment: of the root and all its children.
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner.read(|state| state.snapshot())
+    }
+
+    /// Blocks until no job is in flight or waiting, and nothing is held but by reservations declared as retained.
+    ///
+    /// # Errors
+    ///
+    /// When the time is up: the picture of what is still held.
+    pub fn quiesce(&self, timeout: Duration) -> Result<(), Box<Snapshot>> {
+        if self.inner.quiesce(timeout) { Ok(()) } else { Err(Box::new(self.snapshot())) }
+    }
+}

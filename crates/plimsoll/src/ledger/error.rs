@@ -1,0 +1,362 @@
+//! What can go wrong, one type per operation. Each names who asked for how much of what, what was in the way and who
+//! held it, and says what to do next.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::state::{AccountId, Kind};
+use crate::{Bytes, Class, ProfileError, Space};
+
+/// One component of the ledger's vector, as reports name it: `host memory`, `threads`, `host memory of "tenant 7"`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// What is counted.
+    pub kind: Kind,
+    /// The account whose limit it is.
+    pub account: AccountId,
+    /// The child's name; `None` for the root.
+    pub child: Option<Arc<str>>,
+    /// It is the urgent reserve.
+    pub urgent: bool,
+}
+
+impl Place {
+    /// An amount of what this place counts: `1.50 GiB of host memory`, `2 threads`.
+    fn amount(&self, amount: u64) -> impl fmt::Display {
+        fmt::from_fn(move |f| match self.kind {
+            Kind::Space(_) => write!(f, "{} of {self}", Bytes(amount)),
+            Kind::Slots(_) => write!(f, "{amount} {self}"),
+        })
+    }
+
+    /// The bare number: `1.50 GiB`, `2`.
+    fn number(&self, amount: u64) -> impl fmt::Display {
+        fmt::from_fn(move |f| match self.kind {
+            Kind::Space(_) => write!(f, "{}", Bytes(amount)),
+            Kind::Slots(_) => write!(f, "{amount}"),
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Space(space) => write!(f, "{space}")?,
+            Kind::Slots(slots) => write!(f, "{slots}")?,
+        }
+        if self.urgent {
+            write!(f, " (urgent reserve)")?;
+        }
+        match &self.child {
+            Some(child) => write!(f, " of {child:?}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A claim that no amount of waiting can serve.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{who:?} needs {}{} but the limit is {}{}; raise it to at least {}, or make the job smaller",
+    place.amount(*claim),
+    fmt::from_fn(|f| stage.map_or(Ok(()), |stage| write!(f, " in stage {stage}"))),
+    place.number(*limit),
+    fmt::from_fn(|f| if *retained == 0 { Ok(()) } else { write!(f, ", of which {} are retained", place.number(*retained)) }),
+    place.number(claim.saturating_add(*retained))
+)]
+pub struct NeverFits {
+    /// The job or reservation.
+    pub who: Arc<str>,
+    /// The first stage that needs so much, for a job.
+    pub stage: Option<&'static str>,
+    /// The component that is too small.
+    pub place: Place,
+    /// The most that is needed of it.
+    pub claim: u64,
+    /// Its limit.
+    pub limit: u64,
+    /// The part of the limit that retained reservations hold.
+    pub retained: u64,
+}
+
+/// Somebody who holds some of what a request is short of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The job's or reservation's name.
+    pub name: Arc<str>,
+    /// How much of it is held.
+    pub held: u64,
+}
+
+/// Why a request is not served now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// There is less free than it needs.
+    Short {
+        /// What there is too little of.
+        place: Place,
+        /// What the request needs of it, beyond what is held already.
+        needed: u64,
+        /// What is free of it.
+        free: u64,
+        /// Its limit.
+        limit: u64,
+        /// Who holds most of it, largest first.
+        holders: Vec<Holder>,
+    },
+    /// It would fit, but jobs in flight could then no longer be sure to finish.
+    Unsafe,
+    /// It would fit, but would pass a request that has been passed as often as the budget allows.
+    Order,
+    /// It waits for its turn.
+    Queued,
+}
+
+/// A request that is not served now, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The job or reservation that asked.
+    pub who: Arc<str>,
+    /// Why it is not served.
+    pub reason: Reason,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ", self.who)?;
+        match &self.reason {
+            Reason::Short { place, needed, free, limit, holders } => {
+                write!(f, "needs {}, but of {} only ", place.amount(*needed), place.number(*limit))?;
+                write!(f, "{} are free", place.number(*free))?;
+                for (at, holder) in holders.iter().enumerate() {
+                    let lead = if at == 0 { "; held by" } else { "," };
+                    write!(f, "{lead} {:?} ({})", holder.name, place.number(holder.held))?;
+                }
+                Ok(())
+            }
+            Reason::Unsafe => write!(f, "fits, but would keep jobs in flight from finishing"),
+            Reason::Order => write!(f, "fits, but would pass a request that was passed as often as the budget allows"),
+            Reason::Queued => write!(f, "waits for its turn"),
+        }
+    }
+}
+
+/// A free-standing reservation was not made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ReserveError {
+    /// The budget names no limit for this.
+    #[error("{who:?} asks for {place}, which the budget does not name; give it a limit in the Budget")]
+    Unbudgeted {
+        /// The reservation.
+        who: Arc<str>,
+        /// What has no limit.
+        place: Place,
+    },
+    /// It asks for more than it declared as its maximum.
+    #[error(
+        "{who:?} asks for {requested} of {class} but declared a maximum of {max}; declare what it may grow to with .max()"
+    )]
+    AboveMax {
+        /// The reservation.
+        who: Arc<str>,
+        /// The class.
+        class: Class,
+        /// What was asked for.
+        requested: Bytes,
+        /// The declared maximum.
+        max: Bytes,
+    },
+    /// It is more than the limit: waiting would never end.
+    #[error(transparent)]
+    NeverFits(NeverFits),
+    /// `try_now` found that it would have to wait.
+    #[error("{0}; wait for it with .wait() or .await, or release something first")]
+    WouldWait(Box<Shortage>),
+    /// The time-out passed first.
+    #[error("gave up after {after:?}: {shortage}; wait longer, release something or raise the budget")]
+    TimedOut {
+        /// The time-out.
+        after: Duration,
+        /// What it was waiting for at the end.
+        shortage: Box<Shortage>,
+    },
+    /// The ledger was closed.
+    #[error("{who:?} was refused because the ledger is closed; nothing new is admitted")]
+    Closed {
+        /// The reservation.
+        who: Arc<str>,
+    },
+}
+
+/// A job was not taken on.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// Its profile contradicts itself.
+    #[error("job {job:?}: {source}")]
+    Profile {
+        /// The job.
+        job: Arc<str>,
+        /// The contradiction.
+        source: ProfileError,
+    },
+    /// The budget names no limit for this.
+    #[error("job {job:?} asks for {place}, which the budget does not name; give it a limit in the Budget")]
+    Unbudgeted {
+        /// The job.
+        job: Arc<str>,
+        /// What has no limit.
+        place: Place,
+    },
+    /// Its claim is more than the limit: it could never be admitted.
+    #[error("job {0}")]
+    NeverFits(NeverFits),
+    /// The ledger was closed.
+    #[error("job {job:?} was refused because the ledger is closed; nothing new is admitted")]
+    Closed {
+        /// The job.
+        job: Arc<str>,
+    },
+}
+
+/// A job may not enter a stage.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum EnterError {
+    /// The profile has no such stage, or it has passed.
+    #[error("job {job:?} has {stages} stages and stands before stage {next}; it cannot enter stage {stage}")]
+    NoSuchStage {
+        /// The job.
+        job: Arc<str>,
+        /// The stage asked for.
+        stage: usize,
+        /// The first stage that can be entered.
+        next: usize,
+        /// The number of stages.
+        stages: usize,
+    },
+    /// The grant of the stage before is still alive.
+    #[error("job {job:?} is still in stage {stage}; drop that stage's grant before it enters the next")]
+    StillInStage {
+        /// The job.
+        job: Arc<str>,
+        /// The stage that it is in.
+        stage: usize,
+    },
+    /// It holds more than its profile says, so that this stage would take it beyond its claim.
+    #[error(
+        "job {job:?} would hold {} in stage {stage}, beyond its claim of {}; \
+         it kept more from earlier stages than its profile says",
+        place.amount(*needed), place.number(*claim)
+    )]
+    BeyondClaim {
+        /// The job.
+        job: Arc<str>,
+        /// The stage's name.
+        stage: &'static str,
+        /// The component.
+        place: Place,
+        /// What it would hold.
+        needed: u64,
+        /// What it claimed.
+        claim: u64,
+    },
+    /// A limit was lowered, and the job no longer fits.
+    #[error("job {0}")]
+    NeverFits(NeverFits),
+    /// `try_now` found that it would have to wait.
+    #[error("job {0}; wait for it with .wait() or .await")]
+    WouldWait(Box<Shortage>),
+    /// The time-out passed first.
+    #[error("gave up after {after:?}: job {shortage}; wait longer or raise the budget")]
+    TimedOut {
+        /// The time-out.
+        after: Duration,
+        /// What it was waiting for at the end.
+        shortage: Box<Shortage>,
+    },
+    /// The ledger was closed before the job was admitted.
+    #[error("job {job:?} was refused because the ledger is closed; nothing new is admitted")]
+    Closed {
+        /// The job.
+        job: Arc<str>,
+    },
+}
+
+/// A reservation was not grown.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum GrowError {
+    /// It would wait beyond what was declared; beyond that there is only `try_grow`.
+    #[error(
+        "{who:?} would hold {needed} of {class}, beyond its declared maximum of {max}; \
+         declare more with .max(), or use try_grow"
+    )]
+    AboveMax {
+        /// The reservation.
+        who: Arc<str>,
+        /// The class.
+        class: Class,
+        /// What it would hold.
+        needed: Bytes,
+        /// The declared maximum.
+        max: Bytes,
+    },
+    /// Growing a job's reservation, or one of which another piece is waiting already, cannot wait.
+    #[error("{who:?} cannot wait here; use try_grow, or enter a stage whose peak covers it")]
+    CannotWait {
+        /// The reservation's owner.
+        who: Arc<str>,
+    },
+    /// It is not served now.
+    #[error("{0}; release something first or wait with .grow()")]
+    WouldWait(Box<Shortage>),
+    /// The time-out passed first.
+    #[error("gave up after {after:?}: {shortage}; wait longer, release something or raise the budget")]
+    TimedOut {
+        /// The time-out.
+        after: Duration,
+        /// What it was waiting for at the end.
+        shortage: Box<Shortage>,
+    },
+}
+
+/// A stage asks for more of a class than its grant has left.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{job:?} asks for {requested} of {class} in stage {stage} but its grant has {left} left; \
+     raise the stage's peak in its profile, or put back what is done with"
+)]
+pub struct TakeError {
+    /// The job.
+    pub job: Arc<str>,
+    /// The stage's name.
+    pub stage: &'static str,
+    /// The class.
+    pub class: Class,
+    /// What was asked for.
+    pub requested: Bytes,
+    /// What the grant has left of it.
+    pub left: Bytes,
+}
+
+/// A reservation holds fewer bytes than were asked of it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{requested} of {class} were asked of a reservation of {held}; reserve more first")]
+pub struct TooFew {
+    /// The class.
+    pub class: Class,
+    /// What was asked for.
+    pub requested: Bytes,
+    /// What the reservation holds.
+    pub held: Bytes,
+}
+
+/// A limit could not be set.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the budget does not name {0}; limits can be changed at run time, not added")]
+pub struct ResizeError(pub(crate) Space);

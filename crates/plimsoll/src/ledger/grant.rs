@@ -1,0 +1,117 @@
+//! A stage's grant: everything that it needs to run.
+
+use std::sync::Arc as StdArc;
+
+use smallvec::SmallVec;
+
+use super::charged::{Charged, VecError};
+use super::error::TakeError;
+use super::reservation::Reservation;
+use super::shell::Inner;
+use super::state::{Granted, OwnerId};
+use crate::sync::Arc;
+use crate::{Bytes, Class, Resource};
+
+/// Everything that one stage of a job needs to run: bytes to take reservations from, and its slots.
+///
+/// Reservations taken from it live on by themselves and carry the bytes to the next stage. Dropping the grant ends the
+/// stage: whatever was not taken goes back, and the slots that the stage does not keep.
+#[must_use = "dropping a grant ends the stage"]
+#[derive(Debug)]
+pub struct Grant {
+    inner: Arc<Inner>,
+    id: OwnerId,
+    job: StdArc<str>,
+    stage: &'static str,
+    left: SmallVec<[(Class, Bytes); 4]>,
+}
+
+impl Grant {
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        id: OwnerId,
+        job: StdArc<str>,
+        stage: &'static str,
+        granted: &Granted,
+    ) -> Grant {
+        Grant { inner, id, job, stage, left: bytes_of(granted).collect() }
+    }
+
+    /// The job's name.
+    pub fn job(&self) -> &str {
+        &self.job
+    }
+
+    /// The stage's name.
+    pub fn stage(&self) -> &'static str {
+        self.stage
+    }
+
+    /// How many bytes of a class are left to be taken.
+    pub fn left(&self, class: Class) -> Bytes {
+        self.left.iter().find(|entry| entry.0 == class).map_or(Bytes::ZERO, |entry| entry.1)
+    }
+
+    /// Takes bytes of a class as a reservation.
+    ///
+    /// # Errors
+    ///
+    /// If the grant has not so many left: the stage's declared peak is too low.
+    pub fn take(&mut self, class: Class, bytes: Bytes) -> Result<Reservation, TakeError> {
+        let left = self.left(class);
+        let Some(rest) = left.checked_sub(bytes) else {
+            return Err(TakeError { job: self.job.clone(), stage: self.stage, class, requested: bytes, left });
+        };
+        if let Some(entry) = self.left.iter_mut().find(|entry| entry.0 == class) {
+            entry.1 = rest;
+        }
+        self.inner.read(|state| state.attach(self.id, class));
+        Ok(Reservation::new(self.inner.clone(), self.id, class, bytes))
+    }
+
+    /// Takes everything that is left of a class.
+    pub fn take_all(&mut self, class: Class) -> Reservation {
+        match self.take(class, self.left(class)) {
+            Ok(reservation) => reservation,
+            Err(error) => unreachable!("what is left can be taken: {error}"),
+        }
+    }
+
+    /// A vector of this capacity, paid for from the grant.
+    ///
+    /// # Errors
+    ///
+    /// If the grant has not so many bytes left, or the allocator refuses.
+    pub fn vec<T>(&mut self, class: Class, capacity: usize) -> Result<Charged<Vec<T>>, VecError> {
+        let reservation = self.take(class, Bytes::of::<T>(capacity)).map_err(VecError::Take)?;
+        Charged::with_capacity(reservation, capacity)
+    }
+
+    /// Puts a reservation of this job back, so that the stage can take the bytes again.
+    ///
+    /// # Errors
+    ///
+    /// The reservation, if another job or nobody's job holds it.
+    pub fn put_back(&mut self, reservation: Reservation) -> Result<(), Reservation> {
+        let (class, bytes) = reservation.dissolve(&self.inner, self.id)?;
+        match self.left.iter_mut().find(|entry| entry.0 == class) {
+            Some(entry) => entry.1 += bytes,
+            None => self.left.push((class, bytes)),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.inner.event(|state, out| state.end_stage(self.id, &self.left, out));
+    }
+}
+
+/// The bytes of a grant, by class; its slots come and go with the stage.
+pub(super) fn bytes_of(granted: &Granted) -> impl Iterator<Item = (Class, Bytes)> + '_ {
+    granted.iter().filter_map(|&(resource, amount)| match resource {
+        Resource::Class(class) => Some((class, Bytes(amount))),
+        Resource::Slots(_) => None,
+    })
+}

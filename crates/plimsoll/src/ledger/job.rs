@@ -1,0 +1,226 @@
+//! Jobs: what the ledger is told of one trip through the stages of a profile.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc as StdArc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::error::EnterError;
+use super::grant::Grant;
+use super::shell::{Answer, Inner, SeatId, Verdict, Waited};
+use super::state::{self, Granted, OwnerId, Refusal};
+use crate::Profile;
+use crate::sync::Arc;
+
+/// A job as it is submitted.
+#[derive(Clone, Debug)]
+pub struct JobSpec {
+    /// The name, as reports and errors show it.
+    pub name: StdArc<str>,
+    /// What it needs, stage by stage.
+    pub profile: Profile,
+    /// Higher goes first.
+    pub priority: i32,
+    /// It may be served from the urgent reserve.
+    pub urgent: bool,
+}
+
+impl JobSpec {
+    /// A job of ordinary priority.
+    pub fn new(name: &str, profile: Profile) -> JobSpec {
+        JobSpec { name: name.into(), profile, priority: 0, urgent: false }
+    }
+
+    /// Sets the priority: higher goes first, 0 otherwise.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> JobSpec {
+        self.priority = priority;
+        self
+    }
+
+    /// Lets the job be served from the urgent reserve of the budget, where there is one.
+    #[must_use]
+    pub fn urgent(mut self) -> JobSpec {
+        self.urgent = true;
+        self
+    }
+}
+
+/// A job that the ledger has taken on. Dropping it ends the job; where a stage's [`Grant`] is still alive, the job ends
+/// with that.
+///
+/// Reservations that were taken from its grants may outlive it. Until they are dropped nobody counts on their return, so
+/// the last stage's `keep` must declare them.
+#[must_use = "dropping a job ends it"]
+#[derive(Debug)]
+pub struct Job {
+    inner: Arc<Inner>,
+    id: OwnerId,
+    name: StdArc<str>,
+    profile: Profile,
+    /// The stage that is waited for.
+    waiting: Option<(SeatId, usize)>,
+}
+
+impl Job {
+    pub(super) fn new(inner: Arc<Inner>, id: OwnerId, name: StdArc<str>, profile: Profile) -> Job {
+        Job { inner, id, name, profile, waiting: None }
+    }
+
+    /// The job's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it declared.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Asks to enter a stage: for everything that the stage's peak names beyond what the job holds already, granted whole
+    /// or not at all. Entering the first stage is the job's admission, later ones are growth.
+    ///
+    /// The grant of the stage before must have been dropped. Stages may be left out, and are not entered twice.
+    pub fn enter(&mut self, stage: usize) -> Enter<'_> {
+        Enter { job: self, stage }
+    }
+
+    /// Polls for the grant of a stage, for callers that keep the job in a structure of their own. The request stands
+    /// until it is granted or refused, another stage is polled for, [`cancel_enter`](Job::cancel_enter) is called, or the
+    /// job is dropped.
+    ///
+    /// # Errors
+    ///
+    /// See [`EnterError`].
+    pub fn poll_enter(&mut self, cx: &mut Context<'_>, stage: usize) -> Poll<Result<Grant, EnterError>> {
+        if self.waiting.is_some_and(|(_, waiting)| waiting != stage) {
+            self.cancel_enter();
+        }
+        let seat = match self.waiting {
+            Some((seat, _)) => seat,
+            None => match self.inner.ask(|state, out| self.ask(stage, state, out))? {
+                Answer::Now(_, verdict) => return Poll::Ready(self.conclude(stage, verdict)),
+                Answer::Later(seat) => self.waiting.insert((seat, stage)).0,
+            },
+        };
+        match self.inner.poll(seat, cx.waker()) {
+            None => Poll::Pending,
+            Some(verdict) => {
+                self.waiting = None;
+                Poll::Ready(self.conclude(stage, verdict))
+            }
+        }
+    }
+
+    /// Takes the waiting request back, if there is one. A grant that has arrived meanwhile goes back whole.
+    pub fn cancel_enter(&mut self) {
+        if let Some((seat, stage)) = self.waiting.take() {
+            self.inner.leave(seat, |state, granted, out| state.undo_enter(seat.owner, stage, &granted, out));
+        }
+    }
+
+    fn wait_at_most(&mut self, stage: usize, timeout: Option<Duration>) -> Result<Grant, EnterError> {
+        self.cancel_enter();
+        let seat = match self.inner.ask(|state, out| self.ask(stage, state, out))? {
+            Answer::Now(_, verdict) => return self.conclude(stage, verdict),
+            Answer::Later(seat) => seat,
+        };
+        match self.inner.wait(seat, timeout) {
+            Waited::Verdict(verdict) => self.conclude(stage, verdict),
+            Waited::TimedOut(shortage) => {
+                let after = timeout.unwrap_or_default();
+                Err(EnterError::TimedOut { after, shortage: Box::new(shortage) })
+            }
+        }
+    }
+
+    fn try_now(&mut self, stage: usize) -> Result<Grant, EnterError> {
+        self.cancel_enter();
+        match self.inner.ask_now(|state, out| self.ask(stage, state, out))? {
+            Ok((_, verdict)) => self.conclude(stage, verdict),
+            Err(shortage) => Err(EnterError::WouldWait(Box::new(shortage))),
+        }
+    }
+
+    fn ask(
+        &self,
+        stage: usize,
+        state: &mut state::LedgerState,
+        out: &mut Vec<state::Outcome>,
+    ) -> Result<OwnerId, EnterError> {
+        state.enter(self.inner.now(), self.id, stage, out).map(|()| self.id)
+    }
+
+    fn conclude(&self, stage: usize, verdict: Verdict) -> Result<Grant, EnterError> {
+        match verdict {
+            Verdict::Granted(granted) => Ok(self.grant(stage, &granted)),
+            Verdict::Refused(Refusal::NeverFits(error)) => Err(EnterError::NeverFits(error)),
+            Verdict::Refused(Refusal::Closed) => Err(EnterError::Closed { job: self.name.clone() }),
+        }
+    }
+
+    fn grant(&self, stage: usize, granted: &Granted) -> Grant {
+        Grant::new(self.inner.clone(), self.id, self.name.clone(), self.profile.stages()[stage].name, granted)
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.cancel_enter();
+        self.inner.event(|state, out| state.end(self.id, out));
+    }
+}
+
+/// A request to enter a stage: take it with [`wait`](Enter::wait), [`wait_for`](Enter::wait_for),
+/// [`try_now`](Enter::try_now) or `.await`. The future needs no runtime and may be dropped at any point.
+#[must_use = "a request does nothing until it is waited for"]
+#[derive(Debug)]
+pub struct Enter<'a> {
+    job: &'a mut Job,
+    stage: usize,
+}
+
+impl Enter<'_> {
+    /// Blocks the thread until the stage is granted. Never call it from a worker inside a stage.
+    ///
+    /// # Errors
+    ///
+    /// See [`EnterError`].
+    pub fn wait(self) -> Result<Grant, EnterError> {
+        self.job.wait_at_most(self.stage, None)
+    }
+
+    /// Blocks the thread until the stage is granted, at most for `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Enter::wait), and [`EnterError::TimedOut`].
+    pub fn wait_for(self, timeout: Duration) -> Result<Grant, EnterError> {
+        self.job.wait_at_most(self.stage, Some(timeout))
+    }
+
+    /// Enters the stage now or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`EnterError::WouldWait`] where [`wait`](Enter::wait) would wait, and its other errors.
+    pub fn try_now(self) -> Result<Grant, EnterError> {
+        self.job.try_now(self.stage)
+    }
+}
+
+impl Future for Enter<'_> {
+    type Output = Result<Grant, EnterError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let stage = self.stage;
+        self.job.poll_enter(cx, stage)
+    }
+}
+
+impl Drop for Enter<'_> {
+    fn drop(&mut self) {
+        self.job.cancel_enter();
+    }
+}

@@ -1,0 +1,305 @@
+//! The shell around [`LedgerState`]: one critical section, seats for those who wait, and waking.
+//!
+//! # Protocol
+//!
+//! 1. Every event runs under the one lock: the state machine decides, and each verdict on a waiting request is left in
+//!    the *seat* of the one who waits. Nothing that a user wrote (wakers, destructors) runs under the lock.
+//! 2. Who asks takes a seat in the critical section of the request itself, so a verdict always finds the seat.
+//! 3. Who is about to sleep looks at the seat and leaves its signal there in one critical section. A verdict comes
+//!    either before, and is seen, or after, and finds the signal. No wakeup can fall between.
+//! 4. Signals are taken out of the seats under the lock and fired after it.
+//! 5. Who gives up leaves the seat in one critical section: a grant that has already arrived goes back whole, and what
+//!    that makes possible for others is granted in the same section.
+
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+
+use super::error::Shortage;
+use super::state::{Granted, LedgerState, Outcome, OwnerId, Refusal};
+use crate::Budget;
+use crate::sync::{self, Arc, Condvar, Mutex, MutexGuard};
+
+/// What all handles share.
+#[derive(Debug)]
+pub(super) struct Inner {
+    shell: Mutex<Shell>,
+    /// Somebody waits for the ledger to become quiet.
+    quiet: Condvar,
+    made: Instant,
+}
+
+#[derive(Debug)]
+struct Shell {
+    state: LedgerState,
+    /// Empty between events; kept for its room.
+    outcomes: Vec<Outcome>,
+    seats: Slab<Seat>,
+    /// The seat of each waiting owner, by the owner's index.
+    seat_of: Vec<usize>,
+    waiting_for_quiet: usize,
+}
+
+const NO_SEAT: usize = usize::MAX;
+
+/// Where a waiting request's verdict is left, and whom to tell.
+#[derive(Debug)]
+struct Seat {
+    signal: Signal,
+    verdict: Option<Verdict>,
+}
+
+/// How a waiting request ended.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Granted(Granted),
+    Refused(Refusal),
+}
+
+/// How to tell somebody that the verdict is there.
+#[derive(Debug)]
+enum Signal {
+    Nobody,
+    Task(Waker),
+    Thread(Arc<Condvar>),
+}
+
+impl Signal {
+    fn fire(self) {
+        match self {
+            Signal::Nobody => {}
+            Signal::Task(waker) => waker.wake(),
+            Signal::Thread(condvar) => condvar.notify_one(),
+        }
+    }
+}
+
+/// A seat that is taken, and whose request it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SeatId {
+    seat: usize,
+    pub(super) owner: OwnerId,
+}
+
+/// The answer to a request.
+pub(super) enum Answer {
+    Now(OwnerId, Verdict),
+    Later(SeatId),
+}
+
+/// How a blocking wait ended.
+pub(super) enum Waited {
+    Verdict(Verdict),
+    TimedOut(Shortage),
+}
+
+impl Inner {
+    pub(super) fn new(budget: &Budget) -> Inner {
+        let shell = Shell {
+            state: LedgerState::new(budget),
+            outcomes: Vec::new(),
+            seats: Slab::new(),
+            seat_of: Vec::new(),
+            waiting_for_quiet: 0,
+        };
+        Inner { shell: Mutex::new(shell), quiet: Condvar::new(), made: Instant::now() }
+    }
+
+    /// Nanoseconds since the ledger was made.
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.made.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Reads the state.
+    pub(super) fn read<R>(&self, f: impl FnOnce(&mut LedgerState) -> R) -> R {
+        f(&mut sync::lock(&self.shell).state)
+    }
+
+    /// Runs one event, and tells those whose verdict it brought.
+    pub(super) fn event<R>(&self, f: impl FnOnce(&mut LedgerState, &mut Vec<Outcome>) -> R) -> R {
+        let mut shell = sync::lock(&self.shell);
+        let result = shell.apply(f);
+        self.deliver(shell);
+        result
+    }
+
+    /// Asks for something that may have to be waited for.
+    pub(super) fn ask<E>(
+        &self,
+        f: impl FnOnce(&mut LedgerState, &mut Vec<Outcome>) -> Result<OwnerId, E>,
+    ) -> Result<Answer, E> {
+        let mut shell = sync::lock(&self.shell);
+        let Shell { state, outcomes, .. } = &mut *shell;
+        let owner = f(state, outcomes)?;
+        let mine = outcomes.iter().position(|outcome| outcome.owner() == owner);
+        let answer = match mine {
+            Some(at) => Answer::Now(owner, shell.outcomes.remove(at).into_verdict()),
+            None => Answer::Later(shell.take_seat(owner)),
+        };
+        self.deliver(shell);
+        Ok(answer)
+    }
+
+    /// Asks for something now or not at all; `explain` what was in the way.
+    pub(super) fn ask_now<E>(
+        &self,
+        f: impl FnOnce(&mut LedgerState, &mut Vec<Outcome>) -> Result<OwnerId, E>,
+    ) -> Result<Result<(OwnerId, Verdict), Shortage>, E> {
+        let mut shell = sync::lock(&self.shell);
+        let Shell { state, outcomes, .. } = &mut *shell;
+        let owner = f(state, outcomes)?;
+        let mine = outcomes.iter().position(|outcome| outcome.owner() == owner);
+        let answer = match mine {
+            Some(at) => Ok((owner, outcomes.remove(at).into_verdict())),
+            None => {
+                let shortage = state.shortage(owner);
+                state.withdraw(owner, outcomes);
+                Err(shortage)
+            }
+        };
+        self.deliver(shell);
+        Ok(answer)
+    }
+
+    /// Takes the verdict out of a seat, or leaves the waker there.
+    pub(super) fn poll(&self, id: SeatId, waker: &Waker) -> Option<Verdict> {
+        // Cloned before the lock is taken and dropped after: both may run a user's code.
+        let mut signal = Signal::Task(waker.clone());
+        let mut shell = sync::lock(&self.shell);
+        if let Some(verdict) = shell.take_verdict(id) {
+            return Some(verdict);
+        }
+        if cfg!(plimsoll_mutant = "register-waiter-after-check") {
+            drop(shell);
+            shell = sync::lock(&self.shell);
+        }
+        std::mem::swap(&mut shell.seats[id.seat].signal, &mut signal);
+        drop(shell);
+        None
+    }
+
+    /// Blocks until the verdict is there, or the time is up.
+    pub(super) fn wait(&self, id: SeatId, timeout: Option<Duration>) -> Waited {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let condvar = Arc::new(Condvar::new());
+        let mut shell = sync::lock(&self.shell);
+        loop {
+            if let Some(verdict) = shell.take_verdict(id) {
+                return Waited::Verdict(verdict);
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                let shortage = shell.state.shortage(id.owner);
+                shell.withdraw(id);
+                self.deliver(shell);
+                return Waited::TimedOut(shortage);
+            }
+            shell.seats[id.seat].signal = Signal::Thread(condvar.clone());
+            shell = sync::wait(&condvar, shell, left);
+        }
+    }
+
+    /// Gives up: takes the request back, or `undo`es the grant that has arrived meanwhile.
+    pub(super) fn leave(&self, id: SeatId, undo: impl FnOnce(&mut LedgerState, Granted, &mut Vec<Outcome>)) {
+        let mut shell = sync::lock(&self.shell);
+        let signal = std::mem::replace(&mut shell.seats[id.seat].signal, Signal::Nobody);
+        match shell.take_verdict(id) {
+            None => shell.withdraw(id),
+            Some(Verdict::Granted(granted)) => shell.apply(|state, out| undo(state, granted, out)),
+            Some(Verdict::Refused(_)) => {}
+        }
+        if cfg!(plimsoll_mutant = "add-then-undo-without-wake") {
+            shell.outcomes.clear();
+        }
+        self.deliver(shell);
+        // A waker's destructor is a user's code too.
+        drop(signal);
+    }
+
+    /// Blocks until nothing is in flight and nothing is held but by retained reservations; `false` when the time is up.
+    pub(super) fn quiesce(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now().checked_add(timeout);
+        let mut shell = sync::lock(&self.shell);
+        shell.waiting_for_quiet += 1;
+        let quiet = loop {
+            if shell.state.is_quiet() {
+                break true;
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                break false;
+            }
+            shell = sync::wait(&self.quiet, shell, left);
+        };
+        shell.waiting_for_quiet -= 1;
+        quiet
+    }
+
+    /// Leaves the verdicts in their seats, unlocks, and tells whoever waits there.
+    fn deliver(&self, mut shell: MutexGuard<'_, Shell>) {
+        let quiet = shell.waiting_for_quiet > 0 && shell.state.is_quiet();
+        let signals = shell.seat_verdicts();
+        drop(shell);
+        if quiet {
+            self.quiet.notify_all();
+        }
+        for signal in signals {
+            signal.fire();
+        }
+    }
+}
+
+impl Shell {
+    fn apply<R>(&mut self, f: impl FnOnce(&mut LedgerState, &mut Vec<Outcome>) -> R) -> R {
+        f(&mut self.state, &mut self.outcomes)
+    }
+
+    fn take_seat(&mut self, owner: OwnerId) -> SeatId {
+        let seat = self.seats.insert(Seat { signal: Signal::Nobody, verdict: None });
+        if self.seat_of.len() <= owner.index() {
+            self.seat_of.resize(owner.index() + 1, NO_SEAT);
+        }
+        self.seat_of[owner.index()] = seat;
+        SeatId { seat, owner }
+    }
+
+    /// Takes the verdict and frees the seat, once the verdict is there.
+    fn take_verdict(&mut self, id: SeatId) -> Option<Verdict> {
+        let verdict = self.seats[id.seat].verdict.take()?;
+        self.seats.remove(id.seat);
+        Some(verdict)
+    }
+
+    fn withdraw(&mut self, id: SeatId) {
+        self.seats.remove(id.seat);
+        self.seat_of[id.owner.index()] = NO_SEAT;
+        self.state.withdraw(id.owner, &mut self.outcomes);
+    }
+
+    fn seat_verdicts(&mut self) -> Vec<Signal> {
+        let mut signals = Vec::new();
+        for outcome in self.outcomes.drain(..) {
+            let seat = std::mem::replace(&mut self.seat_of[outcome.owner().index()], NO_SEAT);
+            let seat = &mut self.seats[seat];
+            seat.verdict = Some(outcome.into_verdict());
+            signals.push(std::mem::replace(&mut seat.signal, Signal::Nobody));
+        }
+        signals
+    }
+}
+
+impl Outcome {
+    fn owner(&self) -> OwnerId {
+        match *self {
+            Outcome::Granted(owner, _) | Outcome::Refused(owner, _) => owner,
+        }
+    }
+
+    fn into_verdict(self) -> Verdict {
+        match self {
+            Outcome::Granted(_, granted) => Verdict::Granted(granted),
+            Outcome::Refused(_, refusal) => Verdict::Refused(refusal),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A picture of the ledger at one moment.
+
+use super::error::{Place, Shortage};
+use crate::{Bytes, Class, Space};
+
+/// A picture of the ledger at one moment: taken whole, under its lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Each space with a limit: the root's first, then children's.
+    pub spaces: Vec<SpaceUsage>,
+    /// Each kind of slots with a limit.
+    pub slots: Vec<SlotsUsage>,
+    /// Each class that was ever used, by name.
+    pub classes: Vec<ClassUsage>,
+    /// Everything that waits.
+    pub waiters: Vec<Waiter>,
+    /// How many jobs ended with more still held than their profile says that they leave behind.
+    pub outlived: u64,
+}
+
+impl Snapshot {
+    /// The root's usage of a space.
+    pub fn space(&self, space: Space) -> Option<&SpaceUsage> {
+        let is =
+            |usage: &&SpaceUsage| usage.place.kind == super::state::Kind::Space(space) && usage.place.child.is_none();
+        self.spaces.iter().find(is)
+    }
+
+    /// The usage of a class.
+    pub fn class(&self, class: Class) -> Option<&ClassUsage> {
+        self.classes.iter().find(|usage| usage.class == class)
+    }
+
+    /// Whether nothing is held: no byte and no slot.
+    pub fn is_empty(&self) -> bool {
+        self.spaces.iter().all(|usage| usage.held.is_zero()) && self.slots.iter().all(|usage| usage.held == 0)
+    }
+}
+
+/// The bytes of one space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpaceUsage {
+    /// Which space, and whose limit.
+    pub place: Place,
+    /// The limit that holds now.
+    pub limit: Bytes,
+    /// The limit that was asked for; below `limit` while a lowered one waits for jobs to finish.
+    pub target: Bytes,
+    /// What is held now.
+    pub held: Bytes,
+    /// The most that was ever held.
+    pub peak: Bytes,
+}
+
+/// The slots of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotsUsage {
+    /// Which slots, and whose limit.
+    pub place: Place,
+    /// How many there are.
+    pub limit: u64,
+    /// How many are held now.
+    pub held: u64,
+    /// The most that was ever held.
+    pub peak: u64,
+}
+
+/// The bytes of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassUsage {
+    /// The class.
+    pub class: Class,
+    /// Its books.
+    pub totals: ClassTotals,
+}
+
+/// The books of one class. What is granted to a stage counts as held, whether or not the stage has taken it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ClassTotals {
+    /// Held now, in bytes.
+    pub held: u64,
+    /// The most that was ever held at once, in bytes.
+    pub peak: u64,
+    /// How many reservations are out.
+    pub count: u64,
+    /// All bytes that ever came in.
+    pub bytes_in: u64,
+    /// All bytes that ever went out again.
+    pub bytes_out: u64,
+}
+
+impl ClassTotals {
+    pub(super) fn add(&mut self, amount: u64) {
+        self.held += amount;
+        self.peak = self.peak.max(self.held);
+        self.bytes_in = self.bytes_in.wrapping_add(amount);
+    }
+
+    pub(super) fn sub(&mut self, amount: u64) {
+        self.held = self.held.checked_sub(amount).expect("more of a class was returned than was held");
+        self.bytes_out = self.bytes_out.wrapping_add(amount);
+    }
+}
+
+/// A waiting request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// Who waits, and what for.
+    pub shortage: Shortage,
+    /// When the request arrived, in nanoseconds since the ledger was made.
+    pub since: u64,
+    /// How many later admissions have passed it.
+    pub passed: u32,
+    /// It belongs to a job that is in flight already.
+    pub in_flight: bool,
+}

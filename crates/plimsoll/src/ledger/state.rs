@@ -1,0 +1,600 @@
+//! [`LedgerState`]: the policy of the ledger as a deterministic state machine, without threads, clock or I/O.
+//!
+//! Each method is an event. It changes the state and appends to `out` what was granted or refused by it; the shell (or a
+//! simulator, or a checker) passes that on. Time comes in with the events and only as an opaque rising number.
+//!
+//! # The life of an owner
+//!
+//! ```text
+//!             submit             request(stage 0)          grant                  end_stage
+//!  job:      ───────▶ Fresh ───────────────────▶ Waiting ───────▶ InFlight: running ───────▶ InFlight: between stages
+//!                                                  │  ▲                        ▲                  │ request(stage i)
+//!                                         withdraw │  │                        └──────────────────┘
+//!                                                  ▼  │
+//!  standing: open ──▶ Waiting ──▶ InFlight        Fresh          end / last piece dropped: Ended ─▶ gone, once all is back
+//! ```
+//!
+//! # Rules
+//!
+//! The components (spaces, children's limits, slots) form one vector ([`accounts`]); a request names all it needs and is
+//! granted whole. Every grant must leave the state safe ([`safety`]). Requests of owners in flight go first, by priority,
+//! then least remaining claim, then age, and are held back by nothing but safety; then come admissions, by priority, then
+//! age, each of which may pass waiting requests only while none of them has been passed K times ([`admit`]).
+
+mod accounts;
+mod admit;
+mod amounts;
+mod explain;
+mod owner;
+mod safety;
+
+use std::sync::Arc;
+
+use slab::Slab;
+use smallvec::SmallVec;
+
+pub use self::accounts::{AccountId, Kind};
+use self::accounts::{Accounts, Component};
+use self::admit::Queues;
+use self::amounts::{Amounts, ComponentId};
+pub use self::owner::OwnerId;
+use self::owner::{Declared, Owner, Phase, Plan, Want};
+use super::error::{EnterError, GrowError, NeverFits, ReserveError, ResizeError, Shortage, SubmitError};
+use super::snapshot::ClassTotals;
+use crate::{Budget, Bytes, Class, JobSpec, Resource, Space};
+
+/// Amounts by resource, as a grant hands them out.
+pub type Granted = SmallVec<[(Resource, u64); 4]>;
+
+/// What an event brought about for a waiting owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The request is granted: the owner now holds these amounts more.
+    Granted(OwnerId, Granted),
+    /// The request is refused for good.
+    Refused(OwnerId, Refusal),
+}
+
+/// Why a waiting request is refused for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A limit was lowered and it no longer fits.
+    NeverFits(NeverFits),
+    /// The ledger was closed.
+    Closed,
+}
+
+/// A free-standing reservation, as it is declared.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The name, as reports show it.
+    pub name: Arc<str>,
+    /// The class.
+    pub class: Class,
+    /// What is asked for first.
+    pub bytes: Bytes,
+    /// The most it may be grown to by waiting; `None` where it will not be.
+    pub max: Option<Bytes>,
+    /// Higher goes first.
+    pub priority: i32,
+    /// It is not expected to come back while others wait.
+    pub retained: bool,
+}
+
+/// The state machine. See the [module documentation](self).
+#[derive(Clone, Debug)]
+pub struct LedgerState {
+    accounts: Accounts,
+    owners: Slab<Owner>,
+    /// The owners in flight, by index into `owners`, in no particular order.
+    in_flight: Vec<usize>,
+    queues: Queues,
+    classes: Vec<(Resource, ClassTotals)>,
+    bypass: u32,
+    next_age: u64,
+    closed: bool,
+    /// How often a job ended with more still held than its profile says that it leaves behind.
+    outlived: u64,
+}
+
+impl LedgerState {
+    /// A ledger with these limits, of which nothing is held.
+    pub fn new(budget: &Budget) -> LedgerState {
+        LedgerState {
+            accounts: Accounts::new(budget),
+            owners: Slab::new(),
+            in_flight: Vec::new(),
+            queues: Queues::default(),
+            classes: Vec::new(),
+            bypass: budget.bypass,
+            next_age: 0,
+            closed: false,
+            outlived: 0,
+        }
+    }
+
+    /// Opens a child account with limits of its own.
+    pub fn open_child(&mut self, parent: AccountId, name: Arc<str>, budget: &Budget) -> AccountId {
+        self.accounts.open(Some(parent), name, budget)
+    }
+
+    /// Takes a job on. It holds nothing and is in nobody's way until it asks for its first stage.
+    pub fn submit(&mut self, account: AccountId, spec: JobSpec) -> Result<OwnerId, SubmitError> {
+        let JobSpec { name, profile, priority, urgent } = spec;
+        if self.closed {
+            return Err(SubmitError::Closed { job: name });
+        }
+        if let Err(source) = profile.check() {
+            return Err(SubmitError::Profile { job: name, source });
+        }
+        let plan = match Plan::of(&profile, account, &mut self.accounts) {
+            Ok(plan) => plan,
+            Err(kind) => return Err(SubmitError::Unbudgeted { job: name, place: self.root_place(kind) }),
+        };
+        let urgent = urgent.then(|| self.accounts.urgent(account)).flatten().and_then(|account| {
+            let plan = Plan::of(&profile, account, &mut self.accounts).ok()?;
+            self.unattainable(&plan.claims[0]).is_none().then(|| Box::new(plan))
+        });
+        let claim = plan.claims[0].clone();
+        let leaves = plan.leaves.clone();
+        let declared = Declared::Job { profile, plan, urgent, running: None, next: 0, ending: false };
+        let owner = Owner { claim, leaves, ..Owner::new(name, account, priority, declared) };
+        if let Some(error) = self.never_fits(&owner)
+            && !cfg!(plimsoll_mutant = "oversize-waits")
+        {
+            return Err(SubmitError::NeverFits(error));
+        }
+        Ok(self.insert(owner))
+    }
+
+    /// Declares a free-standing reservation and asks for its first bytes: an admission.
+    pub fn open(
+        &mut self,
+        now: u64,
+        account: AccountId,
+        standing: Standing,
+        out: &mut Vec<Outcome>,
+    ) -> Result<OwnerId, ReserveError> {
+        let Standing { name, class, bytes, max, priority, retained } = standing;
+        if self.closed {
+            return Err(ReserveError::Closed { who: name });
+        }
+        if let Some(max) = max.filter(|max| *max < bytes) {
+            return Err(ReserveError::AboveMax { who: name, class, requested: bytes, max });
+        }
+        let mut claim = Amounts::default();
+        if let Err(kind) = self.accounts.add(account, class.into(), max.unwrap_or(bytes).0, &mut claim) {
+            return Err(ReserveError::Unbudgeted { who: name, place: self.root_place(kind) });
+        }
+        let leaves = if retained { claim.clone() } else { Amounts::default() };
+        let declared = Declared::Standing { class, max: max.map(|max| max.0), retained };
+        let owner = Owner { claim, leaves, ..Owner::new(name, account, priority, declared) };
+        if let Some(error) = self.never_fits(&owner)
+            && !cfg!(plimsoll_mutant = "oversize-waits")
+        {
+            return Err(ReserveError::NeverFits(error));
+        }
+        let id = self.insert(owner);
+        self.enqueue(now, id, Want::More(class, bytes.0));
+        self.settle(out);
+        Ok(id)
+    }
+
+    /// Asks for what a stage needs. Entering the first one is the job's admission; later ones are growth.
+    pub fn enter(&mut self, now: u64, id: OwnerId, stage: usize, out: &mut Vec<Outcome>) -> Result<(), EnterError> {
+        let owner = &self.owners[id.0];
+        let job = owner.name.clone();
+        let Declared::Job { profile, running, next, .. } = &owner.declared else {
+            panic!("a reservation has no stages to enter")
+        };
+        if let Some(stage) = *running {
+            return Err(EnterError::StillInStage { job, stage });
+        }
+        let stages = profile.stages().len();
+        if stage < *next || stage >= stages {
+            return Err(EnterError::NoSuchStage { job, stage, next: *next, stages });
+        }
+        assert!(owner.waiting.is_none(), "a job waits for one stage at a time");
+        if owner.in_flight() {
+            // What it kept beyond its profile may have eaten up the room of classes that come later.
+            let account = owner.account;
+            let mut needed = owner.held.clone();
+            for (resource, missing) in owner.missing(Want::Stage(stage)) {
+                self.accounts.add(account, resource, missing, &mut needed).expect("charged before, at submission");
+            }
+            let owner = &self.owners[id.0];
+            if let Some((component, needed)) =
+                needed.iter().find(|&(component, needed)| needed > owner.claim.of(component))
+            {
+                let claim = owner.claim.of(component);
+                let Declared::Job { profile, .. } = &owner.declared else { unreachable!("checked above") };
+                let stage = profile.stages()[stage].name;
+                return Err(EnterError::BeyondClaim { job, stage, place: self.place(component), needed, claim });
+            }
+        } else {
+            if self.closed {
+                return Err(EnterError::Closed { job });
+            }
+            if let Some(error) = self.never_fits(&self.owners[id.0]) {
+                return Err(EnterError::NeverFits(error));
+            }
+        }
+        self.enqueue(now, id, Want::Stage(stage));
+        self.settle(out);
+        Ok(())
+    }
+
+    /// Asks for more bytes of a free-standing reservation, within its declared maximum.
+    pub fn grow(
+        &mut self,
+        now: u64,
+        id: OwnerId,
+        class: Class,
+        bytes: Bytes,
+        out: &mut Vec<Outcome>,
+    ) -> Result<(), GrowError> {
+        let owner = &self.owners[id.0];
+        let who = owner.name.clone();
+        let Declared::Standing { class: declared, max, .. } = &owner.declared else {
+            return Err(GrowError::CannotWait { who });
+        };
+        if *declared != class || owner.waiting.is_some() || !owner.in_flight() {
+            return Err(GrowError::CannotWait { who });
+        }
+        let held: u64 = owner.holdings.iter().map(|entry| entry.1).sum();
+        let needed = Bytes(held) + bytes;
+        let max = Bytes(max.unwrap_or(held));
+        if needed > max {
+            return Err(GrowError::AboveMax { who, class, needed, max });
+        }
+        self.enqueue(now, id, Want::More(class, bytes.0));
+        self.settle(out);
+        Ok(())
+    }
+
+    /// Takes a waiting request back. A job that was not admitted may ask again.
+    pub fn withdraw(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
+        self.dequeue(id);
+        self.forget_if_gone(id);
+        self.settle(out);
+    }
+
+    /// Takes `bytes` more at once, beyond the claim if need be, or leaves everything as it was.
+    pub fn try_grow(&mut self, id: OwnerId, class: Class, bytes: Bytes) -> Result<(), Shortage> {
+        let resource = Resource::Class(class);
+        let mut more = Amounts::default();
+        let account = self.owners[id.0].account;
+        let charged = self.accounts.add(account, resource, bytes.0, &mut more);
+        if charged.is_err() || !self.fits(&more) {
+            return Err(self.shortage_of(id, &more));
+        }
+        let before = (self.owners[id.0].claim.clone(), self.owners[id.0].leaves.clone());
+        self.charge(id, &more);
+        let owner = &mut self.owners[id.0];
+        let held = owner.held.clone();
+        owner.claim.raise_to(&held);
+        if matches!(owner.declared, Declared::Standing { retained: true, .. }) {
+            owner.leaves.raise_to(&held);
+        }
+        if !self.is_safe() {
+            self.discharge(id, &more);
+            (self.owners[id.0].claim, self.owners[id.0].leaves) = before;
+            return Err(Shortage { who: self.owners[id.0].name.clone(), reason: super::error::Reason::Unsafe });
+        }
+        self.owners[id.0].hold(resource, bytes.0);
+        self.count_in(resource, bytes.0);
+        self.account_retained();
+        Ok(())
+    }
+
+    /// Moves bytes from one class to another at once, or leaves everything as it was.
+    pub fn convert(
+        &mut self,
+        id: OwnerId,
+        from: Class,
+        to: Class,
+        bytes: Bytes,
+        out: &mut Vec<Outcome>,
+    ) -> Result<(), Shortage> {
+        let account = self.owners[id.0].account;
+        let (mut less, mut more) = (Amounts::default(), Amounts::default());
+        self.accounts.add(account, from.into(), bytes.0, &mut less).expect("what is held was charged");
+        if self.accounts.add(account, to.into(), bytes.0, &mut more).is_err() {
+            return Err(self.shortage_of(id, &more));
+        }
+        let before = (self.owners[id.0].claim.clone(), self.owners[id.0].leaves.clone());
+        self.discharge(id, &less);
+        let fits = self.fits(&more);
+        if fits {
+            self.charge(id, &more);
+            let owner = &mut self.owners[id.0];
+            let held = owner.held.clone();
+            owner.claim.raise_to(&held);
+            if less == more || self.is_safe() {
+                let owner = &mut self.owners[id.0];
+                owner.unhold(from.into(), bytes.0);
+                owner.hold(to.into(), bytes.0);
+                self.count_out(from.into(), bytes.0);
+                self.count_in(to.into(), bytes.0);
+                self.totals(from.into()).count -= 1;
+                self.totals(to.into()).count += 1;
+                self.settle(out);
+                return Ok(());
+            }
+            self.discharge(id, &more);
+        }
+        let shortage = self.shortage_of(id, &more);
+        self.charge(id, &less);
+        (self.owners[id.0].claim, self.owners[id.0].leaves) = before;
+        Err(shortage)
+    }
+
+    /// A reservation was made of bytes that its owner holds: taken from a grant, or split off another one.
+    pub fn attach(&mut self, id: OwnerId, class: Class) {
+        self.owners[id.0].pieces += 1;
+        self.totals(class.into()).count += 1;
+    }
+
+    /// A reservation was merged into another one of its owner, or put back into a grant.
+    pub fn detach(&mut self, id: OwnerId, class: Class) {
+        self.owners[id.0].pieces -= 1;
+        self.totals(class.into()).count -= 1;
+    }
+
+    /// Bytes come back. It never fails and never waits.
+    pub fn release(&mut self, id: OwnerId, class: Class, bytes: Bytes, out: &mut Vec<Outcome>) {
+        self.give_back(id, class.into(), bytes.0);
+        self.settle(out);
+    }
+
+    /// A reservation was dropped, with the bytes it had left.
+    pub fn drop_piece(&mut self, id: OwnerId, class: Class, bytes: Bytes, out: &mut Vec<Outcome>) {
+        self.give_back(id, class.into(), bytes.0);
+        self.detach(id, class);
+        self.forget_if_gone(id);
+        self.settle(out);
+    }
+
+    /// The running stage has ended: `unattached` bytes of its grant come back, and the slots that it does not keep.
+    pub fn end_stage(&mut self, id: OwnerId, unattached: &[(Class, Bytes)], out: &mut Vec<Outcome>) {
+        for &(class, bytes) in unattached {
+            self.give_back(id, class.into(), bytes.0);
+        }
+        let owner = &mut self.owners[id.0];
+        let Declared::Job { profile, running, next, ending, .. } = &mut owner.declared else {
+            panic!("a reservation has no stage to end")
+        };
+        let stage = running.take().expect("a stage is running");
+        *next = stage + 1;
+        let ending = *ending;
+        let keep = profile.stages()[stage].keep.clone();
+        let slots: SmallVec<[_; 4]> = owner
+            .holdings
+            .iter()
+            .filter(|entry| matches!(entry.0, Resource::Slots(_)))
+            .map(|&(resource, held)| (resource, held.saturating_sub(keep.of(resource))))
+            .collect();
+        for (resource, surplus) in slots {
+            self.give_back(id, resource, surplus);
+        }
+        let owner = &mut self.owners[id.0];
+        let Declared::Job { plan, next, .. } = &owner.declared else { unreachable!("checked above") };
+        let mut claim = plan.claims.get(*next).cloned().unwrap_or_default();
+        // What outlives its stage against the profile stays claimed, so that it is at least never promised twice.
+        claim.raise_to(&owner.held);
+        owner.claim = claim;
+        if ending {
+            self.finish(id);
+        }
+        self.settle(out);
+    }
+
+    /// A stage was granted, but whoever asked has gone: everything goes back, and the job stands where it stood before.
+    pub fn undo_enter(&mut self, id: OwnerId, stage: usize, granted: &Granted, out: &mut Vec<Outcome>) {
+        for &(resource, amount) in granted {
+            self.give_back(id, resource, amount);
+        }
+        let owner = &mut self.owners[id.0];
+        let Declared::Job { running, next, .. } = &mut owner.declared else {
+            panic!("a reservation has no stage to undo")
+        };
+        assert_eq!(running.take(), Some(stage), "the stage that was granted is undone");
+        // Before its first stage ends a job holds nothing, and is as good as new without the grant.
+        if *next == 0 {
+            owner.phase = Phase::Fresh;
+            self.in_flight.retain(|index| *index != id.0);
+        }
+        self.settle(out);
+    }
+
+    /// The job has ended, with a result, an error or a panic. What is still out counts as retained until it is dropped.
+    /// Where a stage is still running, the job ends with it.
+    pub fn end(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
+        self.dequeue(id);
+        let Declared::Job { running, ending, .. } = &mut self.owners[id.0].declared else {
+            panic!("a reservation ends when it is dropped")
+        };
+        if running.is_some() {
+            *ending = true;
+        } else {
+            self.finish(id);
+        }
+        self.settle(out);
+    }
+
+    /// Sets a new limit for a space. A lower one takes effect stepwise, as jobs finish, never below a safe state;
+    /// admissions that wait and no longer fit are refused.
+    pub fn resize(
+        &mut self,
+        account: AccountId,
+        space: Space,
+        limit: Bytes,
+        out: &mut Vec<Outcome>,
+    ) -> Result<(), ResizeError> {
+        let component = self.accounts.own(account, Kind::Space(space)).ok_or(ResizeError(space))?;
+        let component = self.accounts.component_mut(component);
+        component.target = limit.0;
+        component.limit = component.limit.max(limit.0);
+        self.refuse_what_no_longer_fits(out);
+        self.settle(out);
+        Ok(())
+    }
+
+    /// Refuses everything that is not in flight, now and from now on. Jobs in flight go on to their end.
+    pub fn close(&mut self, out: &mut Vec<Outcome>) {
+        self.closed = true;
+        for id in self.queues.admissions() {
+            self.refuse(id, Refusal::Closed, out);
+        }
+        self.settle(out);
+    }
+
+    /// Whether nothing is in flight or waiting, and nothing is held but by retained reservations.
+    pub fn is_quiet(&self) -> bool {
+        self.owners.iter().all(|(_, owner)| {
+            owner.waiting.is_none()
+                && match owner.declared {
+                    Declared::Standing { retained, .. } => retained,
+                    Declared::Job { .. } => owner.phase == Phase::Fresh,
+                }
+        })
+    }
+
+    fn insert(&mut self, owner: Owner) -> OwnerId {
+        OwnerId(self.owners.insert(owner))
+    }
+
+    /// Adds to what is held, at every component.
+    fn charge(&mut self, id: OwnerId, more: &Amounts) {
+        let held = &mut self.owners[id.0].held;
+        for (component, amount) in more.iter() {
+            held.add(component, amount);
+            let component = &mut self.accounts.components[component as usize];
+            component.held += amount;
+        }
+    }
+
+    fn discharge(&mut self, id: OwnerId, less: &Amounts) {
+        let held = &mut self.owners[id.0].held;
+        for (component, amount) in less.iter() {
+            held.sub(component, amount);
+            let component = &mut self.accounts.components[component as usize];
+            component.held = component.held.checked_sub(amount).expect("more was returned than was held");
+        }
+    }
+
+    fn give_back(&mut self, id: OwnerId, resource: Resource, amount: u64) {
+        let mut less = Amounts::default();
+        let account = self.owners[id.0].account;
+        self.accounts.add(account, resource, amount, &mut less).expect("what is held was charged");
+        self.owners[id.0].unhold(resource, amount);
+        self.discharge(id, &less);
+        self.count_out(resource, amount);
+        let owner = &mut self.owners[id.0];
+        if let Declared::Standing { max: None, retained, .. } = owner.declared {
+            // Nothing was declared beyond what is held, so nothing more is claimed than is held.
+            owner.claim = owner.held.clone();
+            if retained {
+                owner.leaves = owner.held.clone();
+                self.account_retained();
+            }
+        }
+    }
+
+    /// Ends an owner: nothing more is expected of it, and what it still holds is retained.
+    fn finish(&mut self, id: OwnerId) {
+        let owner = &mut self.owners[id.0];
+        if owner.held.iter().any(|(component, held)| held > owner.leaves.of(component)) {
+            self.outlived += 1;
+        }
+        if owner.in_flight() {
+            self.in_flight.retain(|index| *index != id.0);
+        }
+        owner.phase = Phase::Ended;
+        owner.claim.clear();
+        owner.leaves.clear();
+        // Slots are not kept by anybody's buffer: they come back with the end.
+        let slots: SmallVec<[_; 4]> =
+            owner.holdings.iter().copied().filter(|entry| matches!(entry.0, Resource::Slots(_))).collect();
+        for (resource, held) in slots {
+            self.give_back(id, resource, held);
+        }
+        self.forget_if_gone(id);
+    }
+
+    /// Removes an owner that has ended and returned everything.
+    fn forget_if_gone(&mut self, id: OwnerId) {
+        let owner = &self.owners[id.0];
+        if owner.pieces > 0 || owner.waiting.is_some() {
+            return;
+        }
+        match owner.declared {
+            Declared::Job { .. } if owner.phase != Phase::Ended => return,
+            Declared::Job { .. } => {}
+            Declared::Standing { retained, .. } => {
+                self.in_flight.retain(|index| *index != id.0);
+                if retained {
+                    self.owners[id.0].leaves.clear();
+                    self.account_retained();
+                }
+            }
+        }
+        let owner = self.owners.remove(id.0);
+        debug_assert!(owner.held.is_zero() && owner.holdings.is_empty(), "an owner left with bytes in its hands");
+    }
+
+    fn totals(&mut self, resource: Resource) -> &mut ClassTotals {
+        let at = self.classes.iter().position(|entry| entry.0 == resource).unwrap_or_else(|| {
+            self.classes.push((resource, ClassTotals::default()));
+            self.classes.len() - 1
+        });
+        &mut self.classes[at].1
+    }
+
+    fn count_in(&mut self, resource: Resource, amount: u64) {
+        self.totals(resource).add(amount);
+        // Peaks are taken when a grant is final, not while it is tried.
+        for component in &mut self.accounts.components {
+            component.peak = component.peak.max(component.held);
+        }
+    }
+
+    fn count_out(&mut self, resource: Resource, amount: u64) {
+        self.totals(resource).sub(amount);
+    }
+
+    /// Recomputes what retained reservations take away from everybody else.
+    fn account_retained(&mut self) {
+        for component in &mut self.accounts.components {
+            component.retained = 0;
+        }
+        for &index in &self.in_flight {
+            let owner = &self.owners[index];
+            if matches!(owner.declared, Declared::Standing { retained: true, .. }) {
+                for (component, leaves) in owner.leaves.iter() {
+                    let component = self.accounts.component_mut(component);
+                    component.retained = component.retained.saturating_add(leaves);
+                }
+            }
+        }
+    }
+
+    /// The first component whose limit, less what is retained, is below the claim.
+    fn unattainable(&self, claim: &Amounts) -> Option<(ComponentId, u64)> {
+        claim.iter().find(|&(component, amount)| amount > self.accounts.component(component).attainable())
+    }
+
+    fn never_fits(&self, owner: &Owner) -> Option<NeverFits> {
+        let (component, claim) = self.unattainable(&owner.claim)?;
+        let stage = match &owner.declared {
+            Declared::Job { profile, plan, .. } => {
+                // Claims fall from stage to stage; the last one with this claim is where it is needed.
+                let last = plan.claims.iter().rposition(|of_stage| of_stage.of(component) == claim).unwrap_or(0);
+                Some(profile.stages()[last].name)
+            }
+            Declared::Standing { .. } => None,
+        };
+        let Component { target: limit, retained, .. } = *self.accounts.component(component);
+        Some(NeverFits { who: owner.name.clone(), stage, place: self.place(component), claim, limit, retained })
+    }
+}

@@ -1,0 +1,211 @@
+//! The components of the ledger's vector, and which of them an amount of a resource is charged to.
+//!
+//! An *account* is the root ledger, a child of it, or the urgent reserve beside either. A resource that is charged to a
+//! child's account is charged to the child's own limit, where it has one, and to every account above it.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::amounts::{Amounts, ComponentId};
+use crate::{Budget, Resource, Slots, Space};
+
+/// The root ledger or one of its children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccountId(pub(super) u32);
+
+impl AccountId {
+    /// The root ledger.
+    pub const ROOT: AccountId = AccountId(0);
+}
+
+/// What a component counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The bytes of a space.
+    Space(Space),
+    /// Slots.
+    Slots(Slots),
+}
+
+impl From<Resource> for Kind {
+    fn from(resource: Resource) -> Kind {
+        match resource {
+            Resource::Class(class) => Kind::Space(class.space()),
+            Resource::Slots(slots) => Kind::Slots(slots),
+        }
+    }
+}
+
+/// One component: how much there is and how much of it is held.
+#[derive(Clone, Debug)]
+pub(super) struct Component {
+    pub(super) kind: Kind,
+    /// The account whose limit this is.
+    pub(super) account: AccountId,
+    /// The limit that holds now. Above `target` while a lowered limit waits for jobs to finish.
+    pub(super) limit: u64,
+    /// The limit that was asked for.
+    pub(super) target: u64,
+    pub(super) held: u64,
+    pub(super) peak: u64,
+    /// The part that reservations declared as retained take away from everybody else.
+    pub(super) retained: u64,
+}
+
+impl Component {
+    pub(super) fn free(&self) -> u64 {
+        self.limit - self.held
+    }
+
+    /// The most that a claim can ever be served with, as far as is known now.
+    pub(super) fn attainable(&self) -> u64 {
+        self.target.saturating_sub(self.retained)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Account {
+    parent: Option<AccountId>,
+    name: Arc<str>,
+    own: SmallVec<[(Kind, ComponentId); 4]>,
+    /// Where urgent jobs of this account are charged, when there is a reserve for them.
+    urgent: Option<AccountId>,
+    is_urgent: bool,
+}
+
+/// All components and accounts.
+#[derive(Clone, Debug)]
+pub(super) struct Accounts {
+    pub(super) components: Vec<Component>,
+    accounts: Vec<Account>,
+    /// The root has room without limit for whatever it is asked for.
+    unlimited: bool,
+}
+
+impl Accounts {
+    pub(super) fn new(budget: &Budget) -> Accounts {
+        let mut accounts = Accounts { components: Vec::new(), accounts: Vec::new(), unlimited: budget.unlimited };
+        accounts.open(None, "".into(), budget);
+        accounts
+    }
+
+    /// Opens an account with the limits of `budget` below `parent`.
+    pub(super) fn open(&mut self, parent: Option<AccountId>, name: Arc<str>, budget: &Budget) -> AccountId {
+        let id = self.push(parent, name.clone(), false);
+        let reserved = |space| budget.urgent.iter().find(|entry| entry.0 == space).map_or(0, |entry| entry.1);
+        for &(space, limit) in &budget.spaces {
+            self.add_component(id, Kind::Space(space), limit.saturating_sub(reserved(space)));
+        }
+        for &(slots, count) in &budget.slots {
+            self.add_component(id, Kind::Slots(slots), count);
+        }
+        let parents_reserve = parent.and_then(|parent| self.urgent(parent));
+        if !budget.urgent.is_empty() || parents_reserve.is_some() {
+            let urgent = self.push(parents_reserve.or(parent), name, true);
+            for &(space, _) in &budget.urgent {
+                let limit = budget.limit(space).map_or(0, |limit| limit.0);
+                self.add_component(urgent, Kind::Space(space), reserved(space).min(limit));
+            }
+            // Where there is no reserve, an urgent job is charged beside everybody else.
+            let own = self.accounts[id.0 as usize].own.clone();
+            let shared = own.into_iter().filter(|&(kind, _)| self.own(urgent, kind).is_none());
+            let shared: SmallVec<[_; 4]> = shared.collect();
+            self.accounts[urgent.0 as usize].own.extend(shared);
+            self.accounts[id.0 as usize].urgent = Some(urgent);
+        }
+        id
+    }
+
+    fn push(&mut self, parent: Option<AccountId>, name: Arc<str>, is_urgent: bool) -> AccountId {
+        let id = AccountId(self.accounts.len() as u32);
+        self.accounts.push(Account { parent, name, own: SmallVec::new(), urgent: None, is_urgent });
+        id
+    }
+
+    fn add_component(&mut self, account: AccountId, kind: Kind, limit: u64) -> ComponentId {
+        let id = self.components.len() as ComponentId;
+        self.components.push(Component { kind, account, limit, target: limit, held: 0, peak: 0, retained: 0 });
+        self.accounts[account.0 as usize].own.push((kind, id));
+        id
+    }
+
+    pub(super) fn urgent(&self, account: AccountId) -> Option<AccountId> {
+        self.accounts[account.0 as usize].urgent
+    }
+
+    pub(super) fn name(&self, account: AccountId) -> Option<&Arc<str>> {
+        (account != AccountId::ROOT).then(|| &self.accounts[account.0 as usize].name)
+    }
+
+    pub(super) fn component(&self, id: ComponentId) -> &Component {
+        &self.components[id as usize]
+    }
+
+    pub(super) fn component_mut(&mut self, id: ComponentId) -> &mut Component {
+        &mut self.components[id as usize]
+    }
+
+    /// Whether this component is a child's own limit.
+    pub(super) fn is_childs(&self, id: ComponentId) -> bool {
+        self.accounts[self.component(id).account.0 as usize].parent.is_some()
+    }
+
+    /// The account's own component of this kind.
+    pub(super) fn own(&self, account: AccountId, kind: Kind) -> Option<ComponentId> {
+        self.accounts[account.0 as usize].own.iter().find(|entry| entry.0 == kind).map(|entry| entry.1)
+    }
+
+    /// The components that a resource is charged to.
+    ///
+    /// # Errors
+    ///
+    /// The kind that the root has no room for at all.
+    pub(super) fn charged(
+        &mut self,
+        account: AccountId,
+        resource: Resource,
+    ) -> Result<SmallVec<[ComponentId; 4]>, Kind> {
+        let kind = Kind::from(resource);
+        let within = match resource {
+            Resource::Class(class) => class.space().within(),
+            Resource::Slots(_) => None,
+        };
+        let mut charged = SmallVec::new();
+        for kind in [Some(kind), within.map(Kind::Space)].into_iter().flatten() {
+            let mut at = Some(account);
+            while let Some(account) = at {
+                let parent = self.accounts[account.0 as usize].parent;
+                match self.own(account, kind) {
+                    Some(component) => charged.push(component),
+                    None if parent.is_some() => {}
+                    None if self.unlimited => charged.push(self.add_component(account, kind, u64::MAX)),
+                    None => return Err(kind),
+                }
+                at = parent;
+            }
+        }
+        Ok(charged)
+    }
+
+    /// Adds an amount of a resource to a vector, at each component that it is charged to.
+    pub(super) fn add(
+        &mut self,
+        account: AccountId,
+        resource: Resource,
+        amount: u64,
+        to: &mut Amounts,
+    ) -> Result<(), Kind> {
+        if amount != 0 {
+            for component in self.charged(account, resource)? {
+                to.add(component, amount);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an urgent account.
+    pub(super) fn is_urgent(&self, account: AccountId) -> bool {
+        self.accounts[account.0 as usize].is_urgent
+    }
+}

@@ -1,0 +1,346 @@
+//! Who is served next: the two queues, bounded bypass, and the pass over them that follows each event.
+
+use std::collections::BTreeSet;
+
+use super::accounts::{AccountId, Component};
+use super::amounts::Amounts;
+use super::owner::{Declared, OwnerId, Phase, Waiting, Want};
+use super::safety;
+use super::{Granted, LedgerState, Outcome, Refusal};
+
+/// The order of requests of owners in flight: by priority, then least remaining claim, then age.
+type GrowthKey = (std::cmp::Reverse<i32>, u64, u64, usize);
+/// The order of admissions: by priority, then age.
+type AdmissionKey = (std::cmp::Reverse<i32>, u64, usize);
+
+/// Everything that waits, in the order in which it is looked at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queues {
+    growth: BTreeSet<GrowthKey>,
+    admission: BTreeSet<AdmissionKey>,
+}
+
+impl Queues {
+    pub(super) fn admissions(&self) -> Vec<OwnerId> {
+        self.admission.iter().map(|key| OwnerId(key.2)).collect()
+    }
+
+    fn growths(&self) -> Vec<OwnerId> {
+        self.growth.iter().map(|key| OwnerId(key.3)).collect()
+    }
+}
+
+impl LedgerState {
+    pub(super) fn enqueue(&mut self, now: u64, id: OwnerId, want: Want) {
+        let age = self.next_age;
+        self.next_age += 1;
+        self.owners[id.0].waiting = Some(Waiting { want, age, since: now, passed: 0 });
+        if self.owners[id.0].in_flight() {
+            self.queues.growth.insert(self.growth_key(id));
+        } else {
+            self.queues.admission.insert(self.admission_key(id));
+        }
+    }
+
+    /// Takes a request off its queue, if the owner has one there.
+    pub(super) fn dequeue(&mut self, id: OwnerId) -> Option<Waiting> {
+        self.owners[id.0].waiting.as_ref()?;
+        if self.owners[id.0].in_flight() {
+            let key = self.growth_key(id);
+            // The key's share was taken when the request arrived; the claim only changes between requests.
+            if !self.queues.growth.remove(&key) {
+                self.queues.growth.retain(|key| key.3 != id.0);
+            }
+        } else {
+            let key = self.admission_key(id);
+            self.queues.admission.remove(&key);
+        }
+        self.owners[id.0].waiting.take()
+    }
+
+    fn growth_key(&self, id: OwnerId) -> GrowthKey {
+        let owner = &self.owners[id.0];
+        let age = owner.waiting.as_ref().expect("it waits").age;
+        (std::cmp::Reverse(owner.priority), self.share(&owner.claim), age, id.0)
+    }
+
+    fn admission_key(&self, id: OwnerId) -> AdmissionKey {
+        let owner = &self.owners[id.0];
+        let age = owner.waiting.as_ref().expect("it waits").age;
+        (std::cmp::Reverse(owner.priority), age, id.0)
+    }
+
+    /// A claim as one number that can be compared across components: its largest share of a limit.
+    fn share(&self, claim: &Amounts) -> u64 {
+        let share = |(component, claim): (u32, u64)| {
+            let limit = u128::from(self.accounts.component(component).target).max(1);
+            u64::try_from((u128::from(claim) << 32) / limit).unwrap_or(u64::MAX)
+        };
+        claim.iter().map(share).max().unwrap_or(0)
+    }
+
+    /// Grants everything that can be granted, in order. Called at the end of every event.
+    pub(super) fn settle(&mut self, out: &mut Vec<Outcome>) {
+        if self.queues.growth.is_empty() && self.queues.admission.is_empty() {
+            self.lower_limits();
+            return;
+        }
+        self.lower_limits();
+        // Grants only get harder (`safety`), so whatever is passed over here need not be looked at again.
+        for id in self.queues.growths() {
+            if let Some(granted) = self.try_grant(id) {
+                out.push(Outcome::Granted(id, granted));
+            }
+        }
+        loop {
+            let mut held_back = false;
+            let mut granted_any = false;
+            for id in self.queues.admissions() {
+                let (granted, was_held_back) = self.try_admit(id);
+                held_back |= was_held_back;
+                if let Some(granted) = granted {
+                    granted_any = true;
+                    out.push(Outcome::Granted(id, granted));
+                }
+            }
+            // Only one thing can open up within a pass: the request that held an admission back was itself served.
+            if !(held_back && granted_any) {
+                return;
+            }
+        }
+    }
+
+    /// Grants an admission if it fits, is safe, and passes nobody who may not be passed. Also says whether it was held
+    /// back by the last of these alone.
+    fn try_admit(&mut self, id: OwnerId) -> (Option<Granted>, bool) {
+        if let Some(granted) = self.try_admit_urgently(id) {
+            return (Some(granted), false);
+        }
+        if self.is_held_back(id) {
+            return (None, true);
+        }
+        let waiting = self.owners[id.0].waiting.clone().expect("it waits");
+        let granted = self.try_grant(id);
+        if granted.is_some() {
+            self.count_passed(id, waiting.age);
+        }
+        (granted, false)
+    }
+
+    /// Admits an urgent job into the urgent reserve. Where it is served wholly from there it passes nobody.
+    fn try_admit_urgently(&mut self, id: OwnerId) -> Option<Granted> {
+        let Declared::Job { plan, urgent, .. } = &mut self.owners[id.0].declared else { return None };
+        let reserve = urgent.as_mut()?;
+        std::mem::swap(plan, reserve);
+        self.adopt_plan(id);
+        let Declared::Job { plan, .. } = &self.owners[id.0].declared else { unreachable!("checked above") };
+        let wholly = plan.claims[0]
+            .iter()
+            .all(|(component, _)| self.accounts.is_urgent(self.accounts.component(component).account));
+        let age = self.owners[id.0].waiting.as_ref().expect("it waits").age;
+        if (wholly || !self.is_held_back(id))
+            && let Some(granted) = self.try_grant(id)
+        {
+            if !wholly {
+                self.count_passed(id, age);
+            }
+            return Some(granted);
+        }
+        let Declared::Job { plan, urgent: Some(ordinary), .. } = &mut self.owners[id.0].declared else {
+            unreachable!("swapped above")
+        };
+        std::mem::swap(plan, ordinary);
+        self.adopt_plan(id);
+        None
+    }
+
+    fn adopt_plan(&mut self, id: OwnerId) {
+        let owner = &mut self.owners[id.0];
+        let Declared::Job { plan, .. } = &owner.declared else { unreachable!("only jobs have plans") };
+        owner.account = plan.account;
+        owner.claim = plan.claims[0].clone();
+        owner.leaves = plan.leaves.clone();
+    }
+
+    /// The waiting requests that an admission of `id` would pass.
+    fn passed_by(&self, id: OwnerId, age: u64) -> Vec<OwnerId> {
+        let growth = self.queues.growths().into_iter();
+        let older = |other: &OwnerId| self.owners[other.0].waiting.as_ref().is_some_and(|waiting| waiting.age < age);
+        growth.chain(self.queues.admissions().into_iter().filter(older)).filter(|other| *other != id).collect()
+    }
+
+    fn is_held_back(&mut self, id: OwnerId) -> bool {
+        if cfg!(plimsoll_mutant = "bypass-without-bound") {
+            return false;
+        }
+        let age = self.owners[id.0].waiting.as_ref().expect("it waits").age;
+        let bypass = self.bypass;
+        self.passed_by(id, age).into_iter().any(|other| {
+            self.owners[other.0].waiting.as_ref().is_some_and(|waiting| waiting.passed >= bypass)
+                && !self.is_short_only_in_its_child(other, id)
+        })
+    }
+
+    fn count_passed(&mut self, id: OwnerId, age: u64) {
+        for other in self.passed_by(id, age) {
+            if !self.is_short_only_in_its_child(other, id) {
+                self.owners[other.0].waiting.as_mut().expect("it waits").passed += 1;
+            }
+        }
+    }
+
+    /// Whether `waiter` could be served at once if the limits of its own child were lifted, and `passer` takes nothing
+    /// from that child: then the passing costs it nothing.
+    fn is_short_only_in_its_child(&mut self, waiter: OwnerId, passer: OwnerId) -> bool {
+        if self.owners[waiter.0].account == AccountId::ROOT {
+            return false;
+        }
+        let childs: Vec<u32> =
+            self.owners[waiter.0].claim.iter().map(|entry| entry.0).filter(|id| self.accounts.is_childs(*id)).collect();
+        if childs.is_empty() || self.owners[passer.0].claim.iter().any(|(component, _)| childs.contains(&component)) {
+            return false;
+        }
+        let more = self.more_of(waiter);
+        let accounts: Vec<AccountId> = childs.iter().map(|id| self.accounts.component(*id).account).collect();
+        let lifted = |component: &Component| {
+            if accounts.contains(&component.account) { u64::MAX } else { component.limit }
+        };
+        let fits = more.iter().all(|(component, amount)| {
+            let component = self.accounts.component(component);
+            amount <= lifted(component) - component.held
+        });
+        if !fits {
+            return false;
+        }
+        self.charge_tentatively(waiter, &more);
+        let safe = safety::is_safe(
+            &self.accounts.components,
+            lifted,
+            self.in_flight_and(waiter).map(|index| &self.owners[index]),
+        );
+        self.discharge(waiter, &more);
+        safe
+    }
+
+    /// What a waiting request needs beyond what is held, by component.
+    pub(super) fn more_of(&mut self, id: OwnerId) -> Amounts {
+        let owner = &self.owners[id.0];
+        let want = owner.waiting.as_ref().expect("it waits").want;
+        let (account, missing) = (owner.account, owner.missing(want));
+        let mut more = Amounts::default();
+        for (resource, amount) in missing {
+            self.accounts.add(account, resource, amount, &mut more).expect("charged before, at submission");
+        }
+        more
+    }
+
+    pub(super) fn fits(&self, more: &Amounts) -> bool {
+        more.iter().all(|(component, amount)| amount <= self.accounts.component(component).free())
+    }
+
+    pub(super) fn is_safe(&self) -> bool {
+        self.is_safe_with(None)
+    }
+
+    fn is_safe_with(&self, also: Option<OwnerId>) -> bool {
+        let owners = self.in_flight.iter().copied().chain(also.map(|id| id.0)).map(|index| &self.owners[index]);
+        safety::is_safe(&self.accounts.components, |component| component.limit, owners)
+    }
+
+    fn in_flight_and(&self, id: OwnerId) -> impl Iterator<Item = usize> + Clone + '_ {
+        let also = (!self.owners[id.0].in_flight()).then_some(id.0);
+        self.in_flight.iter().copied().chain(also)
+    }
+
+    fn charge_tentatively(&mut self, id: OwnerId, more: &Amounts) {
+        self.charge(id, more);
+    }
+
+    /// Grants a waiting request whole if it fits and leaves the state safe; otherwise changes nothing.
+    fn try_grant(&mut self, id: OwnerId) -> Option<Granted> {
+        let more = self.more_of(id);
+        if !self.fits(&more) {
+            return None;
+        }
+        let admission = !self.owners[id.0].in_flight();
+        // While a lowered limit waits for jobs to finish, new ones only come in below the limit that was asked for.
+        let below_target = more.iter().all(|(component, amount)| {
+            let component = self.accounts.component(component);
+            component.held + amount <= component.target
+        });
+        if admission && !below_target {
+            return None;
+        }
+        self.charge_tentatively(id, &more);
+        let unchecked = cfg!(plimsoll_mutant = "safety-for-growth-only") && admission;
+        if !unchecked && !self.is_safe_with(admission.then_some(id)) {
+            self.discharge(id, &more);
+            return None;
+        }
+        Some(self.commit(id))
+    }
+
+    /// Turns a tentative charge into a grant.
+    fn commit(&mut self, id: OwnerId) -> Granted {
+        let waiting = self.dequeue(id).expect("it waits");
+        let owner = &mut self.owners[id.0];
+        let granted = owner.missing(waiting.want);
+        for &(resource, amount) in &granted {
+            owner.hold(resource, amount);
+        }
+        match (&mut owner.declared, waiting.want) {
+            (Declared::Job { running, .. }, Want::Stage(stage)) => *running = Some(stage),
+            (Declared::Standing { max: None, .. }, _) => owner.claim = owner.held.clone(),
+            _ => {}
+        }
+        let admission = owner.phase == Phase::Fresh;
+        owner.phase = Phase::InFlight;
+        if admission {
+            self.in_flight.push(id.0);
+            if let Want::More(class, _) = waiting.want {
+                self.attach(id, class);
+            }
+        }
+        for &(resource, amount) in &granted {
+            self.count_in(resource, amount);
+        }
+        if matches!(self.owners[id.0].declared, Declared::Standing { retained: true, .. }) {
+            self.account_retained();
+        }
+        granted
+    }
+
+    /// Refuses an admission for good.
+    pub(super) fn refuse(&mut self, id: OwnerId, refusal: Refusal, out: &mut Vec<Outcome>) {
+        self.dequeue(id);
+        out.push(Outcome::Refused(id, refusal));
+        self.forget_if_gone(id);
+    }
+
+    /// Refuses the admissions whose claim no longer fits a limit.
+    pub(super) fn refuse_what_no_longer_fits(&mut self, out: &mut Vec<Outcome>) {
+        for id in self.queues.admissions() {
+            if let Some(error) = self.never_fits(&self.owners[id.0]) {
+                self.refuse(id, Refusal::NeverFits(error), out);
+            }
+        }
+    }
+
+    /// Lowers limits that were set lower at run time as far as what is held and the safety of the state allow.
+    fn lower_limits(&mut self) {
+        for at in 0..self.accounts.components.len() {
+            let Component { limit, target, held, .. } = self.accounts.components[at];
+            if limit <= target {
+                continue;
+            }
+            // The lowest safe limit: safety is monotone in the limit, so it is found by halving.
+            let (mut unsafe_below, mut safe) = (target.max(held), limit);
+            while unsafe_below < safe {
+                let middle = unsafe_below + (safe - unsafe_below) / 2;
+                self.accounts.components[at].limit = middle;
+                if self.is_safe() { safe = middle } else { unsafe_below = middle + 1 }
+            }
+            self.accounts.components[at].limit = safe;
+        }
+    }
+}

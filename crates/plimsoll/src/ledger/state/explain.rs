@@ -1,0 +1,101 @@
+//! What the ledger says about itself: places, shortages, the snapshot.
+
+use std::sync::Arc;
+
+use super::accounts::{AccountId, Component, Kind};
+use super::amounts::{Amounts, ComponentId};
+use super::owner::OwnerId;
+use super::{LedgerState, Resource};
+use crate::Bytes;
+use crate::ledger::error::{Holder, Place, Reason, Shortage};
+use crate::ledger::snapshot::{ClassUsage, SlotsUsage, Snapshot, SpaceUsage, Waiter};
+
+/// How many holders an explanation names.
+const HOLDERS: usize = 3;
+
+impl LedgerState {
+    pub(super) fn place(&self, component: ComponentId) -> Place {
+        let Component { kind, account, .. } = *self.accounts.component(component);
+        let child = self.accounts.name(account).filter(|name| !name.is_empty()).cloned();
+        Place { kind, account, child, urgent: self.accounts.is_urgent(account) }
+    }
+
+    pub(super) fn root_place(&self, kind: Kind) -> Place {
+        Place { kind, account: AccountId::ROOT, child: None, urgent: false }
+    }
+
+    /// Why the waiting request of `id` is not served.
+    pub fn shortage(&mut self, id: OwnerId) -> Shortage {
+        let more = self.more_of(id);
+        self.shortage_of(id, &more)
+    }
+
+    pub(super) fn shortage_of(&self, id: OwnerId, more: &Amounts) -> Shortage {
+        let who = self.owners[id.0].name.clone();
+        let short = more.iter().find(|&(component, amount)| amount > self.accounts.component(component).free());
+        let reason = match short {
+            Some((component, needed)) => Reason::Short {
+                place: self.place(component),
+                needed,
+                free: self.accounts.component(component).free(),
+                limit: self.accounts.component(component).limit,
+                holders: self.holders(component),
+            },
+            None if self.fits(more) => Reason::Unsafe,
+            None => Reason::Queued,
+        };
+        Shortage { who, reason }
+    }
+
+    fn holders(&self, component: ComponentId) -> Vec<Holder> {
+        let mut holders: Vec<(u64, &Arc<str>)> = self
+            .owners
+            .iter()
+            .map(|(_, owner)| (owner.held.of(component), &owner.name))
+            .filter(|holder| holder.0 != 0)
+            .collect();
+        holders.sort_by(|a, b| b.cmp(a));
+        holders.truncate(HOLDERS);
+        holders.into_iter().map(|(held, name)| Holder { name: name.clone(), held }).collect()
+    }
+
+    /// What is held by whom, and what is waited for.
+    pub fn snapshot(&mut self) -> Snapshot {
+        let mut snapshot = Snapshot { outlived: self.outlived, ..Snapshot::default() };
+        for (index, component) in self.accounts.components.iter().enumerate() {
+            let Component { kind, limit, target, held, peak, .. } = *component;
+            match kind {
+                Kind::Space(_) => snapshot.spaces.push(SpaceUsage {
+                    place: self.place(index as ComponentId),
+                    limit: Bytes(limit),
+                    target: Bytes(target),
+                    held: Bytes(held),
+                    peak: Bytes(peak),
+                }),
+                Kind::Slots(_) => {
+                    snapshot.slots.push(SlotsUsage { place: self.place(index as ComponentId), limit, held, peak });
+                }
+            }
+        }
+        for &(resource, totals) in &self.classes {
+            if let Resource::Class(class) = resource {
+                snapshot.classes.push(ClassUsage { class, totals });
+            }
+        }
+        snapshot.classes.sort_by_key(|usage| usage.class);
+        let waiting: Vec<OwnerId> =
+            self.owners.iter().filter(|(_, owner)| owner.waiting.is_some()).map(|(index, _)| OwnerId(index)).collect();
+        for id in waiting {
+            let shortage = self.shortage(id);
+            let owner = &self.owners[id.0];
+            let waiting = owner.waiting.as_ref().expect("filtered");
+            snapshot.waiters.push(Waiter {
+                shortage,
+                since: waiting.since,
+                passed: waiting.passed,
+                in_flight: owner.in_flight(),
+            });
+        }
+        snapshot
+    }
+}

@@ -1,0 +1,204 @@
+//! Owners: what the ledger knows of each job and of each free-standing reservation.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::accounts::{AccountId, Accounts, Kind};
+use super::amounts::Amounts;
+use crate::{Class, Profile, Resource};
+
+/// A job or a free-standing reservation, as the state machine names it.
+///
+/// It names the owner from the call that made it until the owner has ended and returned everything; then the name may
+/// be given to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(pub(super) usize);
+
+impl OwnerId {
+    /// A small number, unique among the owners that exist now.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// Where an owner stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    /// Made, and has not asked for anything yet.
+    Fresh,
+    /// In flight: admitted, and expected to end.
+    InFlight,
+    /// Ended; what it still holds is retained until it is dropped.
+    Ended,
+}
+
+/// What an owner waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Want {
+    /// Everything that a stage of its profile needs beyond what is held.
+    Stage(usize),
+    /// More bytes of the class.
+    More(Class, u64),
+}
+
+/// A waiting request.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) want: Want,
+    /// Rank of arrival: smaller is older.
+    pub(super) age: u64,
+    /// When it arrived.
+    pub(super) since: u64,
+    /// The later admissions that passed it.
+    pub(super) passed: u32,
+}
+
+/// A profile, laid out over the components of one account.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) account: AccountId,
+    /// The claim when stage i is the next or the current one: the maximum of the peaks from i on.
+    pub(super) claims: Vec<Amounts>,
+    /// What the job leaves behind.
+    pub(super) leaves: Amounts,
+}
+
+impl Plan {
+    pub(super) fn of(profile: &Profile, account: AccountId, accounts: &mut Accounts) -> Result<Plan, Kind> {
+        let mut vector = |demand: &crate::Demand| {
+            let mut amounts = Amounts::default();
+            for (resource, amount) in demand.iter() {
+                accounts.add(account, resource, amount, &mut amounts)?;
+            }
+            Ok::<_, Kind>(amounts)
+        };
+        let mut claims = Vec::with_capacity(profile.stages().len());
+        let mut claim = Amounts::default();
+        for stage in profile.stages().iter().rev() {
+            claim.raise_to(&vector(&stage.peak)?);
+            claims.push(claim.clone());
+        }
+        claims.reverse();
+        let leaves = profile.stages().last().map_or(Ok(Amounts::default()), |stage| vector(&stage.keep))?;
+        Ok(Plan { account, claims, leaves })
+    }
+}
+
+/// What kind of owner it is, and what it declared.
+#[derive(Clone, Debug)]
+pub(super) enum Declared {
+    /// A job with a profile.
+    Job {
+        profile: Profile,
+        plan: Plan,
+        /// The plan over the urgent reserve, for an urgent job where there is one.
+        urgent: Option<Box<Plan>>,
+        /// The stage that is running.
+        running: Option<usize>,
+        /// The first stage that may be entered next.
+        next: usize,
+        /// The job's handle is gone: it ends with the stage that is running.
+        ending: bool,
+    },
+    /// A free-standing reservation.
+    Standing {
+        class: Class,
+        /// The most it may be grown to by waiting; what it holds, where nothing was declared.
+        max: Option<u64>,
+        /// It is not expected to come back while others wait.
+        retained: bool,
+    },
+}
+
+/// A job or a free-standing reservation.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    pub(super) name: Arc<str>,
+    pub(super) account: AccountId,
+    pub(super) priority: i32,
+    pub(super) declared: Declared,
+    pub(super) phase: Phase,
+    pub(super) waiting: Option<Waiting>,
+    /// What is held, by resource; without zeros.
+    pub(super) holdings: SmallVec<[(Resource, u64); 4]>,
+    /// The same, by component.
+    pub(super) held: Amounts,
+    /// The most that it may still need, what it holds included.
+    pub(super) claim: Amounts,
+    /// What is set aside because it will not be returned when the owner ends.
+    pub(super) leaves: Amounts,
+    /// How many reservations are out.
+    pub(super) pieces: u32,
+}
+
+impl Owner {
+    /// An owner that holds nothing and has claimed nothing yet.
+    pub(super) fn new(name: Arc<str>, account: AccountId, priority: i32, declared: Declared) -> Owner {
+        Owner {
+            name,
+            account,
+            priority,
+            declared,
+            phase: Phase::Fresh,
+            waiting: None,
+            holdings: SmallVec::new(),
+            held: Amounts::default(),
+            claim: Amounts::default(),
+            leaves: Amounts::default(),
+            pieces: 0,
+        }
+    }
+
+    pub(super) fn holding(&self, resource: Resource) -> u64 {
+        self.holdings.iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1)
+    }
+
+    pub(super) fn hold(&mut self, resource: Resource, amount: u64) {
+        if amount == 0 {
+            return;
+        }
+        match self.holdings.iter_mut().find(|entry| entry.0 == resource) {
+            Some(entry) => entry.1 += amount,
+            None => self.holdings.push((resource, amount)),
+        }
+    }
+
+    /// # Panics
+    ///
+    /// When more is taken than is held.
+    pub(super) fn unhold(&mut self, resource: Resource, amount: u64) {
+        if amount == 0 {
+            return;
+        }
+        let at = self
+            .holdings
+            .iter()
+            .position(|entry| entry.0 == resource)
+            .expect("a resource was returned that is not held");
+        let entry = &mut self.holdings[at];
+        entry.1 = entry.1.checked_sub(amount).expect("more was returned than was held");
+        if entry.1 == 0 {
+            self.holdings.remove(at);
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> bool {
+        self.phase == Phase::InFlight
+    }
+
+    /// What the waiting request needs beyond what is held, by resource.
+    pub(super) fn missing(&self, want: Want) -> SmallVec<[(Resource, u64); 4]> {
+        match want {
+            Want::More(class, bytes) => std::iter::once((Resource::Class(class), bytes)).collect(),
+            Want::Stage(stage) => {
+                let Declared::Job { profile, .. } = &self.declared else { unreachable!("only jobs have stages") };
+                let peak = &profile.stages()[stage].peak;
+                peak.iter()
+                    .map(|(resource, peak)| (resource, peak.saturating_sub(self.holding(resource))))
+                    .filter(|entry| entry.1 != 0)
+                    .collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The safety check: can everything in flight still be finished, one after another? (Habermann 1969, "Prevention of
+//! system deadlocks"; the banker's algorithm, over a vector.)
+//!
+//! An owner in flight that gets its whole claim ends, and then returns what it holds less what it leaves behind. What
+//! owners leave behind is set aside from the start: an owner that is to leave 2 and holds 0 counts as if it held the 2
+//! already. That keeps each return non-negative, so that finishing an owner never hurts another one, and any order that
+//! finishes everybody, found greedily, is a proof; without it, the order would matter and greed could miss it.
+//!
+//! Two facts that the rest of the state machine relies on:
+//! - *Grants only get harder.* If a grant is unsafe now, it is unsafe after any other grant: a safe order for both is a
+//!   safe order for the one. One pass over the waiting requests in their order is therefore enough.
+//! - *Returns never hurt.* Returning bytes or lowering a claim keeps a safe state safe, in the same order.
+
+use super::accounts::Component;
+use super::owner::Owner;
+
+/// Whether all of `in_flight` can be finished one after another within the limits that `limit` gives.
+pub(super) fn is_safe<'a>(
+    components: &[Component],
+    limit: impl Fn(&Component) -> u64,
+    in_flight: impl Iterator<Item = &'a Owner> + Clone,
+) -> bool {
+    let mut free = Vec::with_capacity(components.len());
+    for component in components {
+        match limit(component).checked_sub(component.held) {
+            Some(left) => free.push(left),
+            None => return false,
+        }
+    }
+    for owner in in_flight.clone() {
+        for (component, leaves) in owner.leaves.iter() {
+            let aside = leaves.saturating_sub(owner.held.of(component));
+            match free[component as usize].checked_sub(aside) {
+                Some(left) => free[component as usize] = left,
+                None => return false,
+            }
+        }
+    }
+    let mut unfinished: Vec<&Owner> = in_flight.collect();
+    loop {
+        let before = unfinished.len();
+        unfinished.retain(|owner| {
+            let can_finish = owner.claim.iter().all(|(component, claim)| {
+                let has = owner.held.of(component).max(owner.leaves.of(component));
+                claim.saturating_sub(has) <= free[component as usize]
+            });
+            if can_finish {
+                for (component, held) in owner.held.iter() {
+                    free[component as usize] += held.saturating_sub(owner.leaves.of(component));
+                }
+            }
+            !can_finish
+        });
+        if unfinished.is_empty() {
+            return true;
+        }
+        if unfinished.len() == before {
+            return false;
+        }
+    }
+}
