@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use plimsoll::Bytes;
+
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -26,8 +28,7 @@ pub enum Exit {
 
 impl Exit {
     /// Every code with its meaning, in order.
-    pub const TABLE: &str = "\
-   0  success
+    pub const TABLE: &str = "\x20  0  success
    1  internal failure
    2  wrong usage
    3  proof invalid: pairing check, chain, digest, or another file
@@ -79,12 +80,14 @@ pub struct Failure {
     pub exit: Exit,
     /// What went wrong, with the file it is about and what to do next.
     pub message: String,
+    /// What the ledger still held when all work had ended, where work had begun: zero, unless bytes were lost.
+    pub held: Option<Bytes>,
 }
 
 impl Failure {
     /// A failure with the message that `error` prints.
     pub fn new(exit: Exit, error: impl fmt::Display) -> Self {
-        Self { exit, message: error.to_string() }
+        Self { exit, message: error.to_string(), held: None }
     }
 }
 

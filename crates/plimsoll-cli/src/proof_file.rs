@@ -107,11 +107,5 @@ impl Record {
     }
 }
 
-/// Where the digest's first digit stands in the rendered header.
-fn digest_offset(header: &str) -> usize {
-    const NAME: &str = "\"digest\": \"";
-    header.find(NAME).expect("the header has a digest") + NAME.len()
-}
-
 #[cfg(test)]
 mod tests;

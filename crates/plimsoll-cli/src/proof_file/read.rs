@@ -34,7 +34,7 @@ pub enum Fault {
     #[error("longer than any line of a proof file")]
     LineTooLong,
     /// Not what stands here in a proof file.
-    #[error("not as plimsoll writes it: expected {expected}; was the file edited, reformatted or damaged?")]
+    #[error("not as plimsoll writes it: expected `{expected}`; was the file edited, reformatted or damaged?")]
     Unexpected {
         /// What should stand here.
         expected: &'static str,

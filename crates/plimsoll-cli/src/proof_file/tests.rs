@@ -18,12 +18,12 @@ fn record(i: u8) -> Record {
 fn write(file_bytes: u64) -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("letter.txt.proof.json");
-    let mut writer = ProofWriter::create(&path, header(file_bytes)).unwrap();
+    let mut writer = ProofWriter::create(&path, file_bytes, 200).unwrap();
     for i in 0..partition_count(file_bytes) {
         assert!(!path.exists(), "no file before it is complete");
         writer.push(&record(i as u8)).unwrap();
     }
-    writer.finish([9; 32]).unwrap();
+    writer.finish(&Header { digest: [9; 32], ..header(file_bytes) }).unwrap();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing but the proof is left");
     fs::read(&path).unwrap()
 }
@@ -121,7 +121,7 @@ fn an_endless_line_is_not_held() {
 #[test]
 fn a_dropped_writer_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let mut writer = ProofWriter::create(&directory.path().join("x.proof.json"), header(1000)).unwrap();
+    let mut writer = ProofWriter::create(&directory.path().join("x.proof.json"), 1000, 200).unwrap();
     writer.push(&record(0)).unwrap();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     drop(writer);
@@ -134,7 +134,7 @@ fn faults_of_the_target_name_it() {
     for (path, fault) in
         [(directory.path().to_owned(), "directory"), (directory.path().join("no/such/x.json"), "must exist")]
     {
-        let error = ProofWriter::create(&path, header(10)).unwrap_err().to_string();
+        let error = ProofWriter::create(&path, 10, 200).unwrap_err().to_string();
         assert!(error.contains(&path.display().to_string()) && error.contains(fault), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::{Header, Record, TAIL, digest_offset};
+use super::{Header, Record, TAIL};
 use crate::chain::partition_count;
 
 /// Why a proof file could not be written. Nothing is left of it.
@@ -35,14 +35,16 @@ fn advice(error: &io::Error) -> &'static str {
 pub struct ProofWriter {
     path: PathBuf,
     file: BufWriter<NamedTempFile>,
-    header: Header,
+    file_bytes: u64,
+    header_length: usize,
+    length: u64,
     written: u64,
 }
 
 impl ProofWriter {
-    /// Begins the file that will become `path`. The digest in `header` is filled in by [`finish`](Self::finish). Asks the file
+    /// Begins the file that will become `path`, for a proof about `file_bytes` with a key of `verifying_key_bytes`. Asks the file
     /// system for the whole length at once, so that a full disk is known before the work and not after.
-    pub fn create(path: &Path, header: Header) -> Result<Self, WriteError> {
+    pub fn create(path: &Path, file_bytes: u64, verifying_key_bytes: usize) -> Result<Self, WriteError> {
         let error = |source| WriteError { path: path.to_owned(), source };
         if path.is_dir() {
             return Err(error(io::Error::from(io::ErrorKind::IsADirectory)));
@@ -55,9 +57,13 @@ impl ProofWriter {
             .permissions(permissions())
             .tempfile_in(directory)
             .map_err(error)?;
-        reserve(file.as_file(), header.file_length()).map_err(error)?;
-        let mut writer = Self { path: path.to_owned(), file: BufWriter::new(file), header, written: 0 };
-        let text = writer.header.render();
+        // Digest and key come last; zeros hold their place.
+        let header = Header { file_bytes, digest: [0; 32], key: [0; 32], verifying_key: vec![0; verifying_key_bytes] };
+        let (text, length) = (header.render(), header.file_length());
+        reserve(file.as_file(), length).map_err(error)?;
+        let file = BufWriter::new(file);
+        let mut writer =
+            Self { path: path.to_owned(), file, file_bytes, header_length: text.len(), length, written: 0 };
         writer.write(text.as_bytes())?;
         Ok(writer)
     }
@@ -65,25 +71,31 @@ impl ProofWriter {
     /// Adds the next partition.
     pub fn push(&mut self, record: &Record) -> Result<(), WriteError> {
         self.written += 1;
-        let last = self.written == partition_count(self.header.file_bytes);
+        let last = self.written == partition_count(self.file_bytes);
         self.write(record.render(last).as_bytes())
     }
 
-    /// Fills in the digest, makes the bytes durable and gives the file its name.
+    /// Fills in the header, makes the bytes durable and gives the file its name.
     ///
     /// # Panics
-    /// If not all partitions were pushed: that is a fault of the caller, and the file would be invalid.
-    pub fn finish(mut self, digest: [u8; 32]) -> Result<(), WriteError> {
-        assert_eq!(self.written, partition_count(self.header.file_bytes), "every partition is written exactly once");
+    /// If not all partitions were pushed, or the header is not about the file and key that the writer was made for: that is a
+    /// fault of the caller, and the file would be invalid.
+    pub fn finish(mut self, header: &Header) -> Result<(), WriteError> {
+        assert_eq!(self.written, partition_count(self.file_bytes), "every partition is written exactly once");
+        let text = header.render();
+        assert_eq!(
+            (header.file_bytes, text.len()),
+            (self.file_bytes, self.header_length),
+            "the header keeps its length"
+        );
         self.write(TAIL.as_bytes())?;
-        let offset = digest_offset(&self.header.render()) as u64;
-        let Self { path, file, header, .. } = self;
+        let Self { path, file, length, .. } = self;
         let error = |source| WriteError { path: path.clone(), source };
         let mut file = file.into_inner().map_err(|e| error(e.into_error()))?;
-        file.seek(SeekFrom::Start(offset)).map_err(error)?;
-        file.write_all(hex::encode(digest).as_bytes()).map_err(error)?;
+        file.seek(SeekFrom::Start(0)).map_err(error)?;
+        file.write_all(text.as_bytes()).map_err(error)?;
         // What was asked for at the start is what was written: the reader relies on it.
-        assert_eq!(file.as_file().metadata().map_err(error)?.len(), header.file_length(), "length of the proof file");
+        assert_eq!(file.as_file().metadata().map_err(error)?.len(), length, "length of the proof file");
         file.as_file().sync_all().map_err(error)?;
         file.persist(&path).map_err(|e| error(e.error))?;
         Ok(())

@@ -1,0 +1,162 @@
+//! The command line.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use plimsoll::Bytes;
+
+use crate::exit::Exit;
+
+const ABOUT: &str = "Proves files within a memory budget, and verifies the proofs.";
+
+const LONG_ABOUT: &str = "\
+Proves files within a memory budget, and verifies the proofs.
+
+A proof says: whoever made it knows a file of this length with this SHA-256 digest. It does not show the file.";
+
+const EXAMPLES: &str = "\
+Examples:
+  plimsoll prove letter.txt                     writes letter.txt.proof.json
+  plimsoll prove letter.txt --memory 512MiB     the whole process stays under 512 MiB
+  plimsoll verify letter.txt.proof.json
+  plimsoll verify letter.txt.proof.json --file letter.txt";
+
+const PROVE_EXAMPLES: &str = "\
+Examples:
+  plimsoll prove letter.txt
+  plimsoll prove letter.txt --memory 512MiB --threads 4
+  plimsoll prove letter.txt --output /tmp/letter.json
+  plimsoll prove letter.txt --json | jq .memory.resident_peak_bytes";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  plimsoll verify letter.txt.proof.json
+  plimsoll verify letter.txt.proof.json --file letter.txt
+  plimsoll verify letter.txt.proof.json --key 1f3a…      only this key will do";
+
+/// The command line of `plimsoll`.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, about = ABOUT, long_about = LONG_ABOUT, after_help = footer(EXAMPLES))]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Prove that you know a file, without showing it
+    #[command(after_help = footer(PROVE_EXAMPLES))]
+    Prove(Prove),
+    /// Check a proof
+    #[command(after_help = footer(VERIFY_EXAMPLES))]
+    Verify(Verify),
+}
+
+/// `plimsoll prove`.
+#[derive(Args, Debug)]
+pub struct Prove {
+    /// The file to prove
+    pub file: PathBuf,
+
+    /// The most memory that the whole process may hold, such as 2GiB
+    ///
+    /// Keys, witnesses and scratch all count. By default seven eighths of the smallest of the control groups' limits and the
+    /// available memory. Less memory means fewer partitions in flight.
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Bytes>,
+
+    /// Threads that compute
+    ///
+    /// By default as many as there are cores for this process.
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+
+    /// Where to write the proof
+    ///
+    /// By default FILE.proof.json beside the file.
+    #[arg(long, short, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+
+    /// Where the proving key comes from
+    #[arg(long, value_enum, default_value_t)]
+    pub setup: Setup,
+
+    /// Print one JSON object on standard output instead of the tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Kinds of set-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Setup {
+    /// INSECURE: make a development key on this machine, once, and keep it in the cache; whoever makes such a key can forge proofs
+    #[default]
+    InsecureDev,
+}
+
+/// `plimsoll verify`.
+#[derive(Args, Debug)]
+pub struct Verify {
+    /// The proof
+    pub proof: PathBuf,
+
+    /// Check also that the proof is about this file
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Accept only the key with this identity
+    ///
+    /// A proof file carries its verifying key. Whoever made that key can forge proofs: compare its identity with one that you
+    /// trust.
+    #[arg(long, value_name = "HEX", value_parser = key_identity)]
+    pub key: Option<[u8; 32]>,
+
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn key_identity(text: &str) -> Result<[u8; 32], String> {
+    let mut identity = [0; 32];
+    hex::decode_to_slice(text, &mut identity).map_err(|_| "a key's identity is 64 hex digits".to_owned())?;
+    Ok(identity)
+}
+
+fn footer(examples: &str) -> String {
+    format!("{examples}\n\nExit codes:\n{}", Exit::TABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_need_no_flag() {
+        let cli = Cli::try_parse_from(["plimsoll", "prove", "letter.txt"]).unwrap();
+        let Command::Prove(prove) = cli.command else { panic!("prove") };
+        assert_eq!(prove.setup, Setup::InsecureDev);
+        assert_eq!((prove.memory, prove.threads, prove.output, prove.json), (None, None, None, false));
+    }
+
+    #[test]
+    fn sizes_are_binary() {
+        let parse = |size| {
+            Cli::try_parse_from(["plimsoll", "prove", "x", "--memory", size]).map(|cli| match cli.command {
+                Command::Prove(prove) => prove.memory,
+                Command::Verify(_) => None,
+            })
+        };
+        assert_eq!(parse("2GiB").unwrap(), Some(Bytes(2 << 30)));
+        assert!(parse("2GB").is_err());
+        assert!(parse("-1").is_err());
+    }
+}

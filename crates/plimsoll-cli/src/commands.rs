@@ -1,0 +1,3 @@
+//! The commands: what they do in order, and what they print.
+
+pub mod verify;

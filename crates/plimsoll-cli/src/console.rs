@@ -1,0 +1,74 @@
+//! What the command prints: results on standard output, everything else on standard error, colours only on a terminal that
+//! wants them.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::exit::{Exit, Failure};
+
+/// Style of what went wrong.
+pub const ERROR: Style = AnsiColor::Red.on_default().bold();
+/// Style of what should make one wary.
+pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+/// Style of what went well.
+pub const GOOD: Style = AnsiColor::Green.on_default().bold();
+/// Style of names in tables.
+pub const NAME: Style = Style::new().dimmed();
+
+/// Prints a result. A reader that went away, as in `plimsoll … | head -1`, is no failure.
+pub fn print(text: impl Display) -> Result<(), Failure> {
+    let mut out = anstream::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Output, format!("standard output: cannot write the result: {e}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tells a person something on the way. Nobody to tell it to is no failure.
+pub fn note(style: Style, word: &str, text: impl Display) {
+    let _ = writeln!(anstream::stderr().lock(), "{style}{word}{style:#}: {text}");
+}
+
+/// Tells of something that works, but not as it should.
+pub fn warn(text: impl Display) {
+    note(WARNING, "warning", text);
+}
+
+/// A table of names and values, aligned.
+#[derive(Debug, Default)]
+pub struct Rows(Vec<(String, String)>);
+
+impl Rows {
+    /// Adds a line.
+    pub fn add(&mut self, name: impl Into<String>, value: impl Into<String>) -> &mut Self {
+        self.0.push((name.into(), value.into()));
+        self
+    }
+}
+
+impl Display for Rows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let width = self.0.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (i, (name, value)) in self.0.iter().enumerate() {
+            let end = if i + 1 < self.0.len() { "\n" } else { "" };
+            write!(f, "{NAME}{name:width$}{NAME:#}  {value}{end}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_aligned() {
+        let text = Rows::default().add("file", "letter.txt").add("partitions", "9").to_string();
+        let plain = anstream::adapter::strip_str(&text).to_string();
+        assert_eq!(plain, "file        letter.txt\npartitions  9");
+    }
+}
