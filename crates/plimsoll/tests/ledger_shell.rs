@@ -1,0 +1,180 @@
+//! The ledger's handles: what is held, what waits, what comes back.
+
+use std::time::Duration;
+
+use plimsoll::ledger::{EnterError, NotMerged, ReserveError, SubmitError};
+use plimsoll::{Budget, Bytes, Charged, Class, Demand, JobSpec, Ledger, Profile, Slots, Space};
+
+const A: Class = Class::new("a", Space::HOST);
+const B: Class = Class::new("b", Space::HOST);
+const THREADS: Slots = Slots::new("threads");
+
+fn ledger(bytes: u64) -> Ledger {
+    Ledger::new(Budget::new().space(Space::HOST, Bytes(bytes)).slots(THREADS, 2))
+}
+
+fn bytes(class: Class, bytes: u64) -> Demand {
+    Demand::new().bytes(class, Bytes(bytes))
+}
+
+fn held(ledger: &Ledger) -> u64 {
+    ledger.snapshot().space(Space::HOST).unwrap().held.0
+}
+
+#[test]
+fn a_job_carries_its_bytes_from_stage_to_stage() {
+    let ledger = ledger(10);
+    let profile = Profile::new()
+        .stage("make", bytes(A, 4).slots(THREADS, 1), bytes(A, 3))
+        .stage("use", bytes(A, 3).bytes(B, Bytes(5)), Demand::new());
+    let mut job = ledger.submit(JobSpec::new("job", profile)).unwrap();
+    assert_eq!(held(&ledger), 0);
+
+    let mut grant = job.enter(0).wait().unwrap();
+    assert_eq!(held(&ledger), 4);
+    assert!(matches!(job.enter(1).wait(), Err(EnterError::StillInStage { .. })));
+    let mut kept: Charged<Vec<u8>> = grant.vec(A, 3).unwrap();
+    kept.extend_from_slice(&[1, 2, 3]).unwrap();
+    assert!(grant.take(A, Bytes(2)).unwrap_err().to_string().contains("grant has 1 B left"));
+    drop(grant);
+    assert_eq!(held(&ledger), 3);
+    assert_eq!(ledger.snapshot().slots[0].held, 0);
+
+    let mut grant = job.enter(1).try_now().unwrap();
+    assert_eq!(held(&ledger), 8);
+    assert_eq!((grant.left(A), grant.left(B)), (Bytes(0), Bytes(5)));
+    drop(kept);
+    assert_eq!(held(&ledger), 5, "early release returns bytes at once");
+    let result = grant.take_all(B);
+    drop(grant);
+    drop(job);
+    assert_eq!(held(&ledger), 5, "a result outlives its job");
+    assert_eq!(ledger.snapshot().outlived, 1, "and was not declared");
+    drop(result);
+    assert!(ledger.snapshot().is_empty());
+    ledger.quiesce(Duration::ZERO).unwrap();
+}
+
+#[test]
+fn what_never_fits_fails_at_once() {
+    let ledger = ledger(10);
+    let error = ledger.reserve(A, Bytes(11)).wait().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "\"a\" needs 11 B of host memory but the limit is 10 B; raise it to at least 11 B, or make the job smaller"
+    );
+    let profile = Profile::new().stage("s", bytes(A, 1), bytes(A, 1)).stage("t", bytes(A, 12), Demand::new());
+    let error = ledger.submit(JobSpec::new("big", profile)).unwrap_err();
+    assert!(error.to_string().starts_with("job \"big\" needs 12 B of host memory in stage t but"), "{error}");
+    let profile = Profile::new().stage("s", Demand::new().slots(Slots::new("gpus"), 1), Demand::new());
+    assert!(matches!(ledger.submit(JobSpec::new("gpu", profile)), Err(SubmitError::Unbudgeted { .. })));
+    let _key = ledger.reserve(A, Bytes(4)).retained().wait().unwrap();
+    assert!(matches!(ledger.reserve(A, Bytes(7)).wait(), Err(ReserveError::NeverFits(_))));
+}
+
+#[test]
+fn try_never_waits_and_says_who_holds_what() {
+    let ledger = ledger(10);
+    let held = ledger.reserve(A, Bytes(7)).name("first").wait().unwrap();
+    let error = ledger.reserve(B, Bytes(4)).try_now().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "\"b\" needs 4 B of host memory, but of 10 B only 3 B are free; held by \"first\" (7 B); \
+         wait for it with .wait() or .await, or release something first"
+    );
+    drop(held);
+    assert!(ledger.snapshot().waiters.is_empty());
+}
+
+#[test]
+fn reservations_split_merge_shrink_move_and_grow() {
+    let ledger = ledger(10);
+    let mut whole = ledger.reserve(A, Bytes(6)).wait().unwrap();
+    let part = whole.split(Bytes(2)).unwrap();
+    assert_eq!((whole.bytes(), part.bytes(), held(&ledger)), (Bytes(4), Bytes(2), 6));
+    assert!(whole.split(Bytes(5)).is_err());
+    let part = part.into_class(B).unwrap();
+    assert_eq!(ledger.snapshot().class(B).unwrap().totals.held, 2);
+    let error = whole.merge(part).unwrap_err();
+    let NotMerged::OtherClass { other, .. } = error else { panic!("{error}") };
+    whole.merge(other.into_class(A).unwrap()).unwrap();
+    whole.shrink_to(Bytes(1)).unwrap();
+    assert_eq!(held(&ledger), 1);
+    whole.try_grow(Bytes(9)).unwrap();
+    assert!(whole.try_grow(Bytes(1)).is_err());
+    assert_eq!(ledger.snapshot().class(A).unwrap().totals.count, 1);
+    drop(whole);
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
+fn a_waiting_thread_is_woken_by_a_release() {
+    let ledger = ledger(10);
+    let first = ledger.reserve(A, Bytes(10)).wait().unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| ledger.reserve(B, Bytes(10)).wait());
+        while ledger.snapshot().waiters.is_empty() {
+            std::thread::yield_now();
+        }
+        drop(first);
+        assert_eq!(waiter.join().unwrap().unwrap().bytes(), Bytes(10));
+    });
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
+fn waiting_ends_with_the_time_out_and_with_close() {
+    let ledger = ledger(10);
+    let _held = ledger.reserve(A, Bytes(10)).wait().unwrap();
+    let error = ledger.reserve(B, Bytes(1)).wait_for(Duration::from_millis(1)).unwrap_err();
+    assert!(matches!(error, ReserveError::TimedOut { .. }), "{error}");
+    assert!(ledger.snapshot().waiters.is_empty());
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| ledger.reserve(B, Bytes(10)).wait());
+        while ledger.snapshot().waiters.is_empty() {
+            std::thread::yield_now();
+        }
+        ledger.close();
+        assert!(matches!(waiter.join().unwrap(), Err(ReserveError::Closed { .. })));
+    });
+    assert!(matches!(ledger.reserve(B, Bytes(1)).try_now(), Err(ReserveError::Closed { .. })));
+}
+
+#[test]
+fn a_future_needs_no_runtime_and_may_be_dropped() {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
+
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let woken = Arc::new(Count(AtomicUsize::new(0)));
+    let waker = Waker::from(woken.clone());
+    let mut cx = Context::from_waker(&waker);
+
+    let ledger = ledger(10);
+    let first = ledger.reserve(A, Bytes(8)).wait().unwrap();
+    let mut second = pin!(ledger.reserve(A, Bytes(9)));
+    assert!(second.as_mut().poll(&mut cx).is_pending());
+    let mut job = ledger.submit(JobSpec::new("job", Profile::new().stage("s", bytes(A, 10), Demand::new()))).unwrap();
+    let mut dropped = Box::pin(job.enter(0));
+    assert!(dropped.as_mut().poll(&mut cx).is_pending());
+
+    drop(first);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    let Poll::Ready(Ok(second)) = second.poll(&mut cx) else { panic!("it was granted") };
+    drop(second);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 2);
+    assert_eq!(held(&ledger), 10, "granted before its future looked");
+    drop(dropped);
+    assert_eq!(held(&ledger), 0, "and returned with the future");
+    drop(job.enter(0).wait().unwrap());
+    drop(job);
+    assert!(ledger.snapshot().is_empty());
+}
