@@ -24,9 +24,11 @@ fn held(ledger: &Ledger) -> u64 {
 #[test]
 fn a_job_carries_its_bytes_from_stage_to_stage() {
     let ledger = ledger(10);
-    let profile = Profile::new()
-        .stage("make", bytes(A, 4).slots(THREADS, 1), bytes(A, 3))
-        .stage("use", bytes(A, 3).bytes(B, Bytes(5)), Demand::new());
+    let profile = Profile::new().stage("make", bytes(A, 4).slots(THREADS, 1), bytes(A, 3)).stage(
+        "use",
+        bytes(A, 3).bytes(B, Bytes(5)),
+        Demand::new(),
+    );
     let mut job = ledger.submit(JobSpec::new("job", profile)).unwrap();
     assert_eq!(held(&ledger), 0);
 

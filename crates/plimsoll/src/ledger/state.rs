@@ -27,6 +27,7 @@ mod amounts;
 mod explain;
 mod owner;
 mod safety;
+mod view;
 
 use std::sync::Arc;
 
@@ -39,6 +40,7 @@ use self::admit::Queues;
 use self::amounts::{Amounts, ComponentId};
 pub use self::owner::OwnerId;
 use self::owner::{Declared, Owner, Phase, Plan, Want};
+pub use self::view::{ComponentView, OwnerView, Stand, WaitView};
 use super::error::{EnterError, GrowError, NeverFits, ReserveError, ResizeError, Shortage, SubmitError};
 use super::snapshot::ClassTotals;
 use crate::{Budget, Bytes, Class, JobSpec, Resource, Space};
@@ -92,6 +94,8 @@ pub struct LedgerState {
     classes: Vec<(Resource, ClassTotals)>,
     bypass: u32,
     next_age: u64,
+    /// Something was retained that may keep a waiting admission from ever being served.
+    recheck: bool,
     closed: bool,
     /// How often a job ended with more still held than its profile says that it leaves behind.
     outlived: u64,
@@ -108,6 +112,7 @@ impl LedgerState {
             classes: Vec::new(),
             bypass: budget.bypass,
             next_age: 0,
+            recheck: false,
             closed: false,
             outlived: 0,
         }
@@ -167,7 +172,8 @@ impl LedgerState {
             return Err(ReserveError::Unbudgeted { who: name, place: self.root_place(kind) });
         }
         let leaves = if retained { claim.clone() } else { Amounts::default() };
-        let declared = Declared::Standing { class, max: max.map(|max| max.0), retained };
+        let base = if max.is_some() { claim.clone() } else { Amounts::default() };
+        let declared = Declared::Standing { class, max: max.map(|max| max.0), base, retained };
         let owner = Owner { claim, leaves, ..Owner::new(name, account, priority, declared) };
         if let Some(error) = self.never_fits(&owner)
             && !cfg!(plimsoll_mutant = "oversize-waits")
@@ -270,18 +276,15 @@ impl LedgerState {
         }
         let before = (self.owners[id.0].claim.clone(), self.owners[id.0].leaves.clone());
         self.charge(id, &more);
-        let owner = &mut self.owners[id.0];
-        let held = owner.held.clone();
-        owner.claim.raise_to(&held);
-        if matches!(owner.declared, Declared::Standing { retained: true, .. }) {
-            owner.leaves.raise_to(&held);
-        }
+        self.owners[id.0].hold(resource, bytes.0);
+        self.reclaim(id);
         if !self.is_safe() {
             self.discharge(id, &more);
-            (self.owners[id.0].claim, self.owners[id.0].leaves) = before;
-            return Err(Shortage { who: self.owners[id.0].name.clone(), reason: super::error::Reason::Unsafe });
+            let owner = &mut self.owners[id.0];
+            owner.unhold(resource, bytes.0);
+            (owner.claim, owner.leaves) = before;
+            return Err(Shortage { who: owner.name.clone(), reason: super::error::Reason::Unsafe });
         }
-        self.owners[id.0].hold(resource, bytes.0);
         self.count_in(resource, bytes.0);
         self.account_retained();
         Ok(())
@@ -302,31 +305,38 @@ impl LedgerState {
         if self.accounts.add(account, to.into(), bytes.0, &mut more).is_err() {
             return Err(self.shortage_of(id, &more));
         }
-        let before = (self.owners[id.0].claim.clone(), self.owners[id.0].leaves.clone());
-        self.discharge(id, &less);
-        let fits = self.fits(&more);
-        if fits {
-            self.charge(id, &more);
-            let owner = &mut self.owners[id.0];
-            let held = owner.held.clone();
-            owner.claim.raise_to(&held);
-            if less == more || self.is_safe() {
+        if less != more {
+            let before = (self.owners[id.0].claim.clone(), self.owners[id.0].leaves.clone());
+            self.discharge(id, &less);
+            let fits = self.fits(&more);
+            if fits {
+                self.charge(id, &more);
                 let owner = &mut self.owners[id.0];
-                owner.unhold(from.into(), bytes.0);
-                owner.hold(to.into(), bytes.0);
-                self.count_out(from.into(), bytes.0);
-                self.count_in(to.into(), bytes.0);
-                self.totals(from.into()).count -= 1;
-                self.totals(to.into()).count += 1;
-                self.settle(out);
-                return Ok(());
+                owner.claim.raise_to(&owner.held);
+                if matches!(owner.declared, Declared::Standing { retained: true, .. }) {
+                    owner.leaves.raise_to(&owner.held);
+                }
             }
-            self.discharge(id, &more);
+            if !fits || !self.is_safe() {
+                let shortage = self.shortage_of(id, &more);
+                if fits {
+                    self.discharge(id, &more);
+                }
+                self.charge(id, &less);
+                (self.owners[id.0].claim, self.owners[id.0].leaves) = before;
+                return Err(shortage);
+            }
         }
-        let shortage = self.shortage_of(id, &more);
-        self.charge(id, &less);
-        (self.owners[id.0].claim, self.owners[id.0].leaves) = before;
-        Err(shortage)
+        let owner = &mut self.owners[id.0];
+        owner.unhold(from.into(), bytes.0);
+        owner.hold(to.into(), bytes.0);
+        self.count_out(from.into(), bytes.0);
+        self.count_in(to.into(), bytes.0);
+        self.totals(from.into()).count -= 1;
+        self.totals(to.into()).count += 1;
+        self.account_retained();
+        self.settle(out);
+        Ok(())
     }
 
     /// A reservation was made of bytes that its owner holds: taken from a grant, or split off another one.
@@ -377,10 +387,11 @@ impl LedgerState {
         for (resource, surplus) in slots {
             self.give_back(id, resource, surplus);
         }
+        // The claim falls to that of the stages to come. It is never raised here, even where the job kept more than its
+        // profile says: nobody has checked that more would be safe.
+        let mut claim = self.owners[id.0].claim_by_plan(&mut self.accounts);
         let owner = &mut self.owners[id.0];
-        let Declared::Job { plan, next, .. } = &owner.declared else { unreachable!("checked above") };
-        let mut claim = plan.claims.get(*next).cloned().unwrap_or_default();
-        // What outlives its stage against the profile stays claimed, so that it is at least never promised twice.
+        claim.lower_to(&owner.claim);
         claim.raise_to(&owner.held);
         owner.claim = claim;
         if ending {
@@ -435,7 +446,7 @@ impl LedgerState {
         let component = self.accounts.component_mut(component);
         component.target = limit.0;
         component.limit = component.limit.max(limit.0);
-        self.refuse_what_no_longer_fits(out);
+        self.recheck = true;
         self.settle(out);
         Ok(())
     }
@@ -490,14 +501,19 @@ impl LedgerState {
         self.owners[id.0].unhold(resource, amount);
         self.discharge(id, &less);
         self.count_out(resource, amount);
+        if matches!(self.owners[id.0].declared, Declared::Standing { .. }) && self.owners[id.0].in_flight() {
+            self.reclaim(id);
+            self.account_retained();
+        }
+    }
+
+    /// Brings the claim in line with what is declared and held now. Whoever raises it by that checks safety.
+    fn reclaim(&mut self, id: OwnerId) {
+        let claim = self.owners[id.0].claim_by_plan(&mut self.accounts);
         let owner = &mut self.owners[id.0];
-        if let Declared::Standing { max: None, retained, .. } = owner.declared {
-            // Nothing was declared beyond what is held, so nothing more is claimed than is held.
-            owner.claim = owner.held.clone();
-            if retained {
-                owner.leaves = owner.held.clone();
-                self.account_retained();
-            }
+        owner.claim = claim;
+        if matches!(owner.declared, Declared::Standing { retained: true, .. }) {
+            owner.leaves = owner.claim.clone();
         }
     }
 
@@ -565,18 +581,23 @@ impl LedgerState {
 
     /// Recomputes what retained reservations take away from everybody else.
     fn account_retained(&mut self) {
+        let is_retained = |owner: &Owner| matches!(owner.declared, Declared::Standing { retained: true, .. });
+        let before: u64 =
+            self.accounts.components.iter().fold(0, |sum, component| sum.saturating_add(component.retained));
         for component in &mut self.accounts.components {
             component.retained = 0;
         }
+        let mut after = 0u64;
         for &index in &self.in_flight {
-            let owner = &self.owners[index];
-            if matches!(owner.declared, Declared::Standing { retained: true, .. }) {
-                for (component, leaves) in owner.leaves.iter() {
+            if is_retained(&self.owners[index]) {
+                for (component, leaves) in self.owners[index].leaves.iter() {
                     let component = self.accounts.component_mut(component);
                     component.retained = component.retained.saturating_add(leaves);
+                    after = after.saturating_add(leaves);
                 }
             }
         }
+        self.recheck |= after > before;
     }
 
     /// The first component whose limit, less what is retained, is below the claim.

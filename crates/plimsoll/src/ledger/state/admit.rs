@@ -79,19 +79,32 @@ impl LedgerState {
         claim.iter().map(share).max().unwrap_or(0)
     }
 
-    /// Grants everything that can be granted, in order. Called at the end of every event.
+    /// Grants everything that can be granted, in order, and refuses what can no longer be. Called at the end of every event.
     pub(super) fn settle(&mut self, out: &mut Vec<Outcome>) {
-        if self.queues.growth.is_empty() && self.queues.admission.is_empty() {
+        loop {
+            if std::mem::take(&mut self.recheck) {
+                self.refuse_what_no_longer_fits(out);
+            }
             self.lower_limits();
-            return;
+            self.grant_growth(out);
+            self.grant_admissions(out);
+            // A retained reservation that was just admitted may have left too little for others that wait.
+            if !self.recheck {
+                return;
+            }
         }
-        self.lower_limits();
-        // Grants only get harder (`safety`), so whatever is passed over here need not be looked at again.
+    }
+
+    fn grant_growth(&mut self, out: &mut Vec<Outcome>) {
+        // Grants only get harder (`safety`), so whoever is passed over here need not be looked at again.
         for id in self.queues.growths() {
             if let Some(granted) = self.try_grant(id) {
                 out.push(Outcome::Granted(id, granted));
             }
         }
+    }
+
+    fn grant_admissions(&mut self, out: &mut Vec<Outcome>) {
         loop {
             let mut held_back = false;
             let mut granted_any = false;
@@ -212,7 +225,7 @@ impl LedgerState {
         if !fits {
             return false;
         }
-        self.charge_tentatively(waiter, &more);
+        self.charge(waiter, &more);
         let safe = safety::is_safe(
             &self.accounts.components,
             lifted,
@@ -252,10 +265,6 @@ impl LedgerState {
         self.in_flight.iter().copied().chain(also)
     }
 
-    fn charge_tentatively(&mut self, id: OwnerId, more: &Amounts) {
-        self.charge(id, more);
-    }
-
     /// Grants a waiting request whole if it fits and leaves the state safe; otherwise changes nothing.
     fn try_grant(&mut self, id: OwnerId) -> Option<Granted> {
         let more = self.more_of(id);
@@ -271,7 +280,7 @@ impl LedgerState {
         if admission && !below_target {
             return None;
         }
-        self.charge_tentatively(id, &more);
+        self.charge(id, &more);
         let unchecked = cfg!(plimsoll_mutant = "safety-for-growth-only") && admission;
         if !unchecked && !self.is_safe_with(admission.then_some(id)) {
             self.discharge(id, &more);
@@ -288,10 +297,8 @@ impl LedgerState {
         for &(resource, amount) in &granted {
             owner.hold(resource, amount);
         }
-        match (&mut owner.declared, waiting.want) {
-            (Declared::Job { running, .. }, Want::Stage(stage)) => *running = Some(stage),
-            (Declared::Standing { max: None, .. }, _) => owner.claim = owner.held.clone(),
-            _ => {}
+        if let (Declared::Job { running, .. }, Want::Stage(stage)) = (&mut owner.declared, waiting.want) {
+            *running = Some(stage);
         }
         let admission = owner.phase == Phase::Fresh;
         owner.phase = Phase::InFlight;
@@ -304,9 +311,7 @@ impl LedgerState {
         for &(resource, amount) in &granted {
             self.count_in(resource, amount);
         }
-        if matches!(self.owners[id.0].declared, Declared::Standing { retained: true, .. }) {
-            self.account_retained();
-        }
+        self.account_retained();
         granted
     }
 

@@ -50,6 +50,14 @@ impl Amounts {
         }
     }
 
+    /// Lowers each component to at most `other`'s.
+    pub(super) fn lower_to(&mut self, other: &Amounts) {
+        self.0.retain(|entry| {
+            entry.1 = entry.1.min(other.of(entry.0));
+            entry.1 != 0
+        });
+    }
+
     fn update(&mut self, component: ComponentId, f: impl FnOnce(u64) -> u64) {
         let at = self.0.iter().position(|entry| entry.0 >= component).unwrap_or(self.0.len());
         match self.0.get_mut(at) {

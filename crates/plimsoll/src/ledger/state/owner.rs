@@ -104,8 +104,10 @@ pub(super) enum Declared {
     /// A free-standing reservation.
     Standing {
         class: Class,
-        /// The most it may be grown to by waiting; what it holds, where nothing was declared.
+        /// The most it may be grown to by waiting, where that was declared.
         max: Option<u64>,
+        /// The claim that goes with `max`; nothing where it was not declared.
+        base: Amounts,
         /// It is not expected to come back while others wait.
         retained: bool,
     },
@@ -181,6 +183,36 @@ impl Owner {
         if entry.1 == 0 {
             self.holdings.remove(at);
         }
+    }
+
+    /// The stage that counts now: the running one, the one waited for, or the next.
+    fn current_stage(&self) -> Option<usize> {
+        let Declared::Job { running, next, .. } = self.declared else { return None };
+        let waited_for = self.waiting.as_ref().and_then(|waiting| match waiting.want {
+            Want::Stage(stage) => Some(stage),
+            Want::More(..) => None,
+        });
+        Some(running.or(waited_for).unwrap_or(next))
+    }
+
+    /// The most that it may still need by what it declared and what it holds: the plan's claim, and on top what it holds
+    /// beyond the current stage's peak, since nothing says when that will be returned.
+    pub(super) fn claim_by_plan(&self, accounts: &mut Accounts) -> Amounts {
+        let mut claim = match (&self.declared, self.current_stage()) {
+            (Declared::Job { profile, plan, .. }, Some(stage)) if stage < plan.claims.len() => {
+                let mut claim = plan.claims[stage].clone();
+                let peak = &profile.stages()[stage].peak;
+                for &(resource, held) in &self.holdings {
+                    let surplus = held.saturating_sub(peak.of(resource));
+                    accounts.add(self.account, resource, surplus, &mut claim).expect("what is held was charged");
+                }
+                claim
+            }
+            (Declared::Standing { base, .. }, _) => base.clone(),
+            _ => Amounts::default(),
+        };
+        claim.raise_to(&self.held);
+        claim
     }
 
     pub(super) fn in_flight(&self) -> bool {
