@@ -9,21 +9,26 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-use blstrs::{G1Projective, G2Projective, Scalar};
+use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use ff::Field;
 use group::{Curve, Group};
 use plimsoll::pool;
 use rand_core::RngCore;
 
+use crate::fixed_base::{FixedBase, FixedBasePlan};
 use crate::keys::{HBasis, HQuery, ProvingKey, VerifyingKey};
 use crate::r1cs::R1cs;
 use crate::secret::erase;
 
-mod fixed_base;
 mod lagrange;
+mod meter;
 
-use fixed_base::{FixedBase, Meter};
 use lagrange::lagrange_at;
+use meter::Meter;
+
+/// The most that a table of multiples takes. Twice as much would save a tenth of the time, and more memory than a proof of a
+/// small circuit needs.
+const TABLE_BYTES_MAX: u64 = 9 << 19;
 
 /// The secrets of a set-up. Erased when dropped.
 pub struct ToxicWaste {
@@ -65,7 +70,7 @@ pub struct SetupProgress {
     pub total: usize,
 }
 
-/// Called from all threads of the pool as points are made; `Break` ends the set-up.
+/// Called as points are made, every few thousand of them; `Break` ends the set-up.
 pub type OnProgress<'a> = &'a (dyn Fn(SetupProgress) -> ControlFlow<()> + Sync);
 
 /// Why no key was made.
@@ -101,6 +106,22 @@ impl ToxicWaste {
     }
 }
 
+/// What [`generate`] holds beside the key that it makes, in bytes, with so many threads: scalars and one table at a time.
+pub fn scratch_bytes(r1cs: &R1cs, threads: usize) -> u64 {
+    let (g1, g2) = plans(r1cs, r1cs.domain().size());
+    let table = |plan: FixedBasePlan| plan.table_bytes() + plan.scratch_bytes(threads);
+    // Three vectors of variables and the Lagrange polynomials at τ; later the same three and the scalars of h.
+    let scalars = (3 * r1cs.variables() + r1cs.domain().size()) * size_of::<Scalar>();
+    scalars as u64 + table(g1).max(table(g2))
+}
+
+/// How the tables of G1 and of G2 are laid out, with `h` points in the h query.
+fn plans(r1cs: &R1cs, h: usize) -> (FixedBasePlan, FixedBasePlan) {
+    let (a, b) = (r1cs.a_density().total(), r1cs.b_density().total());
+    let g1_points = r1cs.variables() + h + a + b;
+    (FixedBasePlan::new::<G1Affine>(g1_points, TABLE_BYTES_MAX), FixedBasePlan::new::<G2Affine>(b, TABLE_BYTES_MAX))
+}
+
 /// Makes a key in bellperson's basis from secrets drawn from `rng`, on all threads of the current pool.
 pub fn generate<R: RngCore>(r1cs: &R1cs, rng: &mut R, on_progress: OnProgress<'_>) -> Result<ProvingKey, SetupError> {
     generate_from(r1cs, &ToxicWaste::random(rng), HBasis::PowersOfTau, on_progress)
@@ -120,7 +141,7 @@ pub fn generate_from(
     if bool::from(toxic.g1.is_identity() | toxic.g2.is_identity()) {
         return Err(SetupError::Degenerate);
     }
-    let polynomials = Meter::new(SetupPhase::Polynomials, n, on_progress);
+    let mut polynomials = Meter::new(SetupPhase::Polynomials, n, on_progress);
     polynomials.add(0)?;
 
     // Column sums: the variables' polynomials at τ, from the constraints' Lagrange polynomials at τ.
@@ -157,19 +178,21 @@ pub fn generate_from(
     let h = Secrets(h_scalars(r1cs, toxic, basis, &delta_inverse).ok_or(SetupError::Degenerate)?);
     polynomials.add(n)?;
 
-    let non_zero = |values: &[Scalar]| values.iter().filter(|value| !value.is_zero_vartime()).copied().collect();
-    let (a, b): (Secrets, Secrets) = (Secrets(non_zero(&a.0)), Secrets(non_zero(&b.0)));
+    let (mut a, mut b) = (a, b);
+    a.keep_non_zero();
+    b.keep_non_zero();
+    let (g1_plan, g2_plan) = plans(r1cs, h.0.len());
     let g1_points = variables + h.0.len() + a.0.len() + b.0.len();
-    let meter = Meter::new(SetupPhase::PointsG1, g1_points, on_progress);
-    let base = FixedBase::new(&toxic.g1);
-    let ic = base.multiply(&combined.0[..inputs], &meter)?;
-    let h = HQuery { basis, points: base.multiply(&h.0, &meter)? };
-    let l = base.multiply(&combined.0[inputs..], &meter)?;
-    let a = base.multiply(&a.0, &meter)?;
-    let b_g1 = base.multiply(&b.0, &meter)?;
-    drop(base);
-    let meter = Meter::new(SetupPhase::PointsG2, b.0.len(), on_progress);
-    let b_g2 = FixedBase::new(&toxic.g2).multiply(&b.0, &meter)?;
+    let mut meter = Meter::new(SetupPhase::PointsG1, g1_points, on_progress);
+    let table = FixedBase::new(&toxic.g1.to_affine(), g1_plan);
+    let ic = meter.multiples(&table, &combined.0[..inputs])?;
+    let h = HQuery { basis, points: meter.multiples(&table, &h.0)? };
+    let l = meter.multiples(&table, &combined.0[inputs..])?;
+    let a = meter.multiples(&table, &a.0)?;
+    let b_g1 = meter.multiples(&table, &b.0)?;
+    drop(table);
+    let mut meter = Meter::new(SetupPhase::PointsG2, b.0.len(), on_progress);
+    let b_g2 = meter.multiples(&FixedBase::new(&toxic.g2.to_affine(), g2_plan), &b.0)?;
 
     let vk = VerifyingKey {
         alpha_g1: (toxic.g1 * toxic.alpha).to_affine(),
@@ -210,6 +233,20 @@ fn h_scalars(r1cs: &R1cs, toxic: &ToxicWaste, basis: HBasis, delta_inverse: &Sca
 
 /// Scalars that are erased when dropped.
 struct Secrets(Vec<Scalar>);
+
+impl Secrets {
+    /// Leaves out the zeros, in place. Behind the rest are zeros only, no forgotten secrets.
+    fn keep_non_zero(&mut self) {
+        let mut kept = 0;
+        for i in 0..self.0.len() {
+            if !self.0[i].is_zero_vartime() {
+                self.0.swap(kept, i);
+                kept += 1;
+            }
+        }
+        self.0.truncate(kept);
+    }
+}
 
 impl Drop for Secrets {
     fn drop(&mut self) {
