@@ -3,6 +3,7 @@
 //! Field arithmetic is blst's assembly, behind the safe functions of [`field`]; everything else is safe code that forks
 //! through [`plimsoll::pool`] and runs on the caller's thread outside a pool.
 
+mod buckets;
 pub(crate) mod curve;
 pub(crate) mod digits;
 pub(crate) mod field;

@@ -37,7 +37,7 @@ pub trait AffineCurve: PrimeCurveAffine<Scalar = Scalar, Curve: Curve<AffineRepr
     /// The point, or its opposite.
     #[inline]
     fn signed(&self, negative: bool) -> Self {
-        if negative { Self::new(*self.x(), self.y().neg()) } else { *self }
+        Self::new(*self.x(), self.y().negated_if(negative))
     }
 }
 

@@ -3,18 +3,43 @@
 use blstrs::Scalar;
 use ff::PrimeField;
 
-/// A number below 2^255, little-endian.
-pub(crate) type Limbs = [u64; 4];
+/// A number below 2^255, little-endian. Words of 32 bits, so that it packs tightly beside an index.
+pub(crate) type Limbs = [u32; 8];
 
 /// The scalar as a number.
 #[inline]
 pub(crate) fn limbs(scalar: &Scalar) -> Limbs {
     let bytes = scalar.to_repr();
     let mut limbs = Limbs::default();
-    for (limb, bytes) in limbs.iter_mut().zip(bytes.chunks_exact(8)) {
-        *limb = u64::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]);
+    for (limb, bytes) in limbs.iter_mut().zip(bytes.chunks_exact(4)) {
+        *limb = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     }
     limbs
+}
+
+/// The order of the scalars, r.
+const ORDER: Limbs =
+    [0x0000_0001, 0xffff_ffff, 0xfffe_5bfe, 0x53bd_a402, 0x09a1_d805, 0x3339_d808, 0x299d_7d48, 0x73ed_a753];
+
+/// The scalar as a number of at most 254 bits and its sign: the nearer of s and s − r to zero.
+#[inline]
+pub(crate) fn signed_limbs(scalar: &Scalar) -> (Limbs, bool) {
+    let number = limbs(scalar);
+    let mut opposite = Limbs::default();
+    let mut borrow = false;
+    for i in 0..8 {
+        let (difference, first) = ORDER[i].overflowing_sub(number[i]);
+        let (difference, second) = difference.overflowing_sub(u32::from(borrow));
+        (opposite[i], borrow) = (difference, first | second);
+    }
+    // r is below 2^255, so one of the two is below 2^254, and comparing the highest words tells which nearly always.
+    if opposite.iter().rev().lt(number.iter().rev()) { (opposite, true) } else { (number, false) }
+}
+
+/// The position of the highest bit that is set, plus one; 0 for zero.
+#[inline]
+pub(crate) fn bit_length(number: &Limbs) -> usize {
+    (0..8).rev().find(|i| number[*i] != 0).map_or(0, |i| 32 * (i + 1) - number[i].leading_zeros() as usize)
 }
 
 /// How many signed digits of `bits` bits a number of `number_bits` bits has.
@@ -25,7 +50,7 @@ pub(crate) const fn digit_count(number_bits: usize, bits: usize) -> usize {
 /// The signed digit that starts at bit `first`, from −2^(bits−1) to 2^(bits−1): number = Σ digit(i·bits) · 2^(i·bits).
 #[inline]
 pub(crate) fn digit(number: &Limbs, first: usize, bits: usize) -> i32 {
-    let window = if first == 0 { number[0] << 1 } else { bits_from(number, first - 1) } & ((2 << bits) - 1);
+    let window = if first == 0 { u64::from(number[0]) << 1 } else { bits_from(number, first - 1) } & ((2 << bits) - 1);
     let rounded = window.div_ceil(2) as i32;
     rounded - (((window >> bits) as i32) << bits)
 }
@@ -33,10 +58,10 @@ pub(crate) fn digit(number: &Limbs, first: usize, bits: usize) -> i32 {
 /// At least 32 bits of the number from `first` up.
 #[inline]
 fn bits_from(number: &Limbs, first: usize) -> u64 {
-    let (limb, shift) = (first / 64, first % 64);
-    let low = number.get(limb).map_or(0, |limb| limb >> shift);
-    let high = number.get(limb + 1).map_or(0, |limb| limb << 1 << (63 - shift));
-    low | high
+    let limb = first / 32;
+    let low = number.get(limb).map_or(0, |limb| u64::from(*limb));
+    let high = number.get(limb + 1).map_or(0, |limb| u64::from(*limb));
+    (low | high << 32) >> (first % 32)
 }
 
 #[cfg(test)]
@@ -62,6 +87,26 @@ mod tests {
                 }
                 assert_eq!(sum, *number, "{number:?} in {bits} bits");
             }
+        }
+    }
+
+    #[test]
+    fn signed_numbers_are_the_nearest() {
+        let half = Scalar::from(2).invert().expect("not zero");
+        for (scalar, length, negative) in [
+            (Scalar::ZERO, 0, false),
+            (Scalar::ONE, 1, false),
+            (-Scalar::ONE, 1, true),
+            (Scalar::from(255), 8, false),
+            (-Scalar::from(256), 9, true),
+            (half, 254, true),
+            (half - Scalar::ONE, 254, false),
+            (Scalar::from(2).pow_vartime([200]), 201, false),
+        ] {
+            let (number, is_negative) = signed_limbs(&scalar);
+            let expected = limbs(&if negative { -scalar } else { scalar });
+            assert_eq!((number, is_negative), (expected, negative), "{scalar:?}");
+            assert_eq!(bit_length(&number), length, "{scalar:?}");
         }
     }
 }

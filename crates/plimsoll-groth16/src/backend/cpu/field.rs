@@ -12,8 +12,8 @@ pub trait Coordinate: Copy + Default + PartialEq + std::fmt::Debug + Send + Sync
     fn add(&self, other: &Self) -> Self;
     /// self − other.
     fn sub(&self, other: &Self) -> Self;
-    /// −self.
-    fn neg(&self) -> Self;
+    /// −self if `negative`, else self, without a branch.
+    fn negated_if(&self, negative: bool) -> Self;
     /// self · other.
     fn mul(&self, other: &Self) -> Self;
     /// self².
@@ -52,10 +52,10 @@ macro_rules! coordinate {
             }
 
             #[inline]
-            fn neg(&self) -> Self {
+            fn negated_if(&self, negative: bool) -> Self {
                 let mut out = Self::default();
                 // SAFETY: as in `add`.
-                unsafe { blst::$cneg(&mut out, self, true) };
+                unsafe { blst::$cneg(&mut out, self, negative) };
                 out
             }
 
@@ -147,8 +147,9 @@ mod tests {
         assert_eq!(three.square(), three.add(&three).add(&three));
         assert_eq!(three.mul(&three.invert()), one);
         assert_eq!(three.sub(&three), F::default());
-        assert_eq!(three.add(&three.neg()), F::default());
-        assert_eq!(F::default().neg(), F::default());
+        assert_eq!(three.add(&three.negated_if(true)), F::default());
+        assert_eq!(F::default().negated_if(true), F::default());
+        assert_eq!(three.negated_if(false), three);
         assert!(F::default().invert().is_zero());
     }
 
