@@ -20,12 +20,12 @@ mod scratch;
 use std::fmt;
 
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
+use plimsoll::Reservation;
 
 pub use self::cpu::Cpu;
 pub use self::cpu::curve::AffineCurve;
 pub use self::cpu::field::Coordinate;
 pub use self::reference::Reference;
-pub use self::scratch::Reservation;
 use crate::domain::Domain;
 
 /// The CPU's building blocks, for the rest of this crate.
@@ -80,6 +80,14 @@ pub enum BackendError {
         left: usize,
         /// The length of the other.
         right: usize,
+    },
+    /// The allocator refused a buffer that the scratch pays for.
+    #[error("{operation} got no {bytes} bytes from the allocator; lower the memory budget below what the machine has")]
+    OutOfMemory {
+        /// What was to be done.
+        operation: &'static str,
+        /// The size of the buffer.
+        bytes: u64,
     },
     /// More elements than the backend can index.
     #[error("{operation} of {len} elements; this backend takes at most {max}, split the input")]
@@ -182,6 +190,6 @@ fn require_same_length(operation: &'static str, left: usize, right: usize) -> Re
 
 /// Fails unless the reservation holds the footprint.
 fn require_scratch(operation: &'static str, scratch: &Reservation, needed: u64) -> Result<(), BackendError> {
-    let held = scratch::held_bytes(scratch);
+    let held = scratch.bytes().0;
     if held >= needed { Ok(()) } else { Err(BackendError::ScratchTooSmall { operation, needed, held }) }
 }

@@ -13,8 +13,11 @@ use std::ops::RangeInclusive;
 
 use blstrs::Scalar;
 use ff::{Field, PrimeField};
+use plimsoll::{Bytes, Class, Ledger, Reservation, Space};
 
-use super::{Backend, BackendError, CurveGroup, Reservation};
+use super::{Backend, BackendError, CurveGroup};
+
+const SCRATCH: Class = Class::new("scratch", Space::HOST);
 
 /// Runs every check on sizes 2^`log_sizes` (and, for multiplications, on sizes beside the powers of two).
 ///
@@ -59,6 +62,11 @@ pub fn check_msm(backend: &dyn Backend, group: CurveGroup, n: usize) {
     }
 }
 
+/// So many bytes to work with.
+fn scratch_of(bytes: u64) -> Reservation {
+    Ledger::unlimited().reserve(SCRATCH, Bytes(bytes)).wait().expect("an unlimited ledger grants everything")
+}
+
 /// Runs an operation with exactly `footprint` bytes and sees that they come back; then with a byte less, which must fail.
 fn with_exact_scratch<R: std::fmt::Debug>(
     what: &str,
@@ -66,16 +74,16 @@ fn with_exact_scratch<R: std::fmt::Debug>(
     mut operation: impl FnMut(&mut Reservation) -> Result<R, BackendError>,
 ) -> R {
     if footprint > 0 {
-        let mut scratch = Reservation::of(footprint - 1);
+        let mut scratch = scratch_of(footprint - 1);
         match operation(&mut scratch) {
             Err(BackendError::ScratchTooSmall { .. }) => {}
             other => panic!("{what}: scratch below the footprint must be refused, got {other:?}"),
         }
-        assert_eq!(scratch.bytes(), footprint - 1, "{what}: scratch after a refusal");
+        assert_eq!(scratch.bytes().0, footprint - 1, "{what}: scratch after a refusal");
     }
-    let mut scratch = Reservation::of(footprint);
+    let mut scratch = scratch_of(footprint);
     let result = operation(&mut scratch).unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert_eq!(scratch.bytes(), footprint, "{what}: scratch given back");
+    assert_eq!(scratch.bytes().0, footprint, "{what}: scratch given back");
     result
 }
 
@@ -105,8 +113,12 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Cpu, Reference};
+    use plimsoll::pool::{Pool, PoolConfig};
+
+    use super::super::scratch::low_water;
+    use super::super::{Cpu, Reference, Transform};
     use super::*;
+    use crate::domain::Domain;
 
     #[test]
     fn reference_conforms() {
@@ -116,5 +128,62 @@ mod tests {
     #[test]
     fn cpu_conforms() {
         check(&Cpu::new(), 0..=12);
+    }
+
+    #[test]
+    fn cpu_conforms_on_several_threads() {
+        for threads in [2, 5] {
+            in_pool(threads, || {
+                for log_size in [1, 6, 13] {
+                    check_transforms(&Cpu::new(), log_size);
+                }
+                for n in [1, 37, 3000] {
+                    check_msm(&Cpu::new(), CurveGroup::G1, n);
+                    check_msm(&Cpu::new(), CurveGroup::G2, n);
+                }
+            });
+        }
+    }
+
+    /// That a footprint is never exceeded is seen by every check, which hands in no more. Here: nearly all of it is used.
+    #[test]
+    fn cpu_footprints_are_tight() {
+        for threads in [1, 3] {
+            in_pool(threads, || (0..=14).for_each(|log_size| check_tight(&Cpu::new(), log_size, threads)));
+        }
+    }
+
+    fn in_pool(threads: usize, f: impl FnOnce() + Send) {
+        let pool = Pool::new(PoolConfig { threads, ..PoolConfig::default() }).expect("a few threads");
+        pool.install(f);
+    }
+
+    fn check_tight(backend: &dyn Backend, log_size: u32, threads: usize) {
+        let n = 1 << log_size;
+        let mut stream = Stream::new(5);
+        let scalars: Vec<_> = (0..n).map(|_| stream.next_scalar()).collect();
+        let tight = |what: &str, footprint: u64, operation: &mut dyn FnMut(&mut Reservation)| {
+            low_water::take();
+            operation(&mut scratch_of(footprint));
+            let unused = low_water::take();
+            assert!(unused <= footprint / 10, "{what} 2^{log_size}: {unused} of {footprint} bytes were not used");
+        };
+        let domain = Domain::with_log_size(log_size).expect("a supported size");
+        let mut data = scalars.clone();
+        tight("ntt", backend.ntt_scratch_bytes(n, threads), &mut |scratch| {
+            backend.ntt(&domain, &mut data, Transform::CosetForward, scratch).expect("enough scratch");
+        });
+        let [mut a, mut b, mut c] = [scalars.clone(), scalars.clone(), scalars.clone()];
+        tight("quotient", backend.quotient_scratch_bytes(n, threads), &mut |scratch| {
+            backend.quotient_on_coset(&domain, &mut a, &mut b, &mut c, &Scalar::ONE, scratch).expect("enough scratch");
+        });
+        let points = vec![<blstrs::G1Affine as group::prime::PrimeCurveAffine>::generator(); n];
+        tight("msm_g1", backend.msm_scratch_bytes(CurveGroup::G1, n, threads), &mut |scratch| {
+            backend.msm_g1(&points, &scalars, scratch).expect("enough scratch");
+        });
+        let points = vec![<blstrs::G2Affine as group::prime::PrimeCurveAffine>::generator(); n];
+        tight("msm_g2", backend.msm_scratch_bytes(CurveGroup::G2, n, threads), &mut |scratch| {
+            backend.msm_g2(&points, &scalars, scratch).expect("enough scratch");
+        });
     }
 }

@@ -12,8 +12,10 @@ mod ntt;
 
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 
+use plimsoll::Reservation;
+
 use super::scratch::ScratchVec;
-use super::{Backend, BackendError, CurveGroup, Reservation, Transform, require_same_length, require_scratch};
+use super::{Backend, BackendError, CurveGroup, Transform, require_same_length, require_scratch};
 use crate::domain::Domain;
 
 /// The backend for the cores of the current pool.

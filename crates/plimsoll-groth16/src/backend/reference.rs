@@ -5,8 +5,10 @@ use ff::{Field, PrimeField};
 use group::Group;
 use group::prime::PrimeCurveAffine;
 
+use plimsoll::Reservation;
+
 use super::scratch::{ScratchVec, bytes_of};
-use super::{Backend, BackendError, CurveGroup, Reservation, Transform, require_same_length, require_scratch};
+use super::{Backend, BackendError, CurveGroup, Transform, require_same_length, require_scratch};
 use crate::domain::Domain;
 
 /// The recursive transform of the textbook and double-and-add.

@@ -2,38 +2,14 @@
 
 use std::ops::{Deref, DerefMut};
 
+use plimsoll::ledger::VecError;
+use plimsoll::{Bytes, Charged, Reservation};
+
 use super::BackendError;
-
-/// Bytes that an operation may allocate (stands in for the ledger's type until that lands).
-#[must_use]
-#[derive(Debug)]
-pub struct Reservation {
-    bytes: u64,
-}
-
-impl Reservation {
-    /// A free-standing reservation of so many bytes.
-    pub fn of(bytes: u64) -> Self {
-        Self { bytes }
-    }
-
-    /// The bytes held.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
-
-/// The bytes that a reservation holds now.
-pub(super) fn held_bytes(reservation: &Reservation) -> u64 {
-    reservation.bytes()
-}
 
 /// A buffer of fixed length that pays for itself.
 #[derive(Debug)]
-pub(super) struct ScratchVec<T> {
-    data: Vec<T>,
-    bytes: u64,
-}
+pub(super) struct ScratchVec<T>(Charged<Vec<T>>);
 
 impl<T: Clone> ScratchVec<T> {
     /// `len` copies of `value`, paid from `scratch`.
@@ -43,19 +19,28 @@ impl<T: Clone> ScratchVec<T> {
         len: usize,
         value: T,
     ) -> Result<Self, BackendError> {
-        let bytes = bytes_of::<T>(len);
-        super::require_scratch(operation, scratch, bytes)?;
-        scratch.bytes -= bytes;
-        let mut data = Vec::with_capacity(len);
-        data.resize(len, value);
-        Ok(Self { data, bytes })
+        let needed = bytes_of::<T>(len);
+        super::require_scratch(operation, scratch, needed)?;
+        let too_small = |held: Bytes| BackendError::ScratchTooSmall { operation, needed, held: held.0 };
+        let payment = scratch.split(Bytes(needed)).map_err(|error| too_small(error.held))?;
+        #[cfg(test)]
+        low_water::note(scratch.bytes());
+        let mut data = Charged::with_capacity(payment, len).map_err(|error| match error {
+            VecError::Alloc { .. } => BackendError::OutOfMemory { operation, bytes: needed },
+            other => too_small(match other {
+                VecError::TooFew { reservation, .. } => reservation.bytes(),
+                _ => Bytes(0),
+            }),
+        })?;
+        data.resize(len, value).map_err(|_| too_small(data.bytes()))?;
+        Ok(Self(data))
     }
 
     /// Frees the buffer, then gives its bytes back to `scratch`.
     pub(super) fn release(self, scratch: &mut Reservation) {
-        let Self { data, bytes } = self;
+        let (data, payment) = self.0.into_parts();
         drop(data);
-        scratch.bytes += bytes;
+        scratch.merge(payment).expect("it was split off this reservation");
     }
 }
 
@@ -63,17 +48,38 @@ impl<T> Deref for ScratchVec<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        &self.data
+        &self.0
     }
 }
 
 impl<T> DerefMut for ScratchVec<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        &mut self.data
+        &mut self.0
     }
 }
 
 /// The bytes of a buffer of `len` elements.
 pub(super) const fn bytes_of<T>(len: usize) -> u64 {
     (len as u64) * (size_of::<T>() as u64)
+}
+
+/// The least that was left of any scratch on this thread: what an operation did not need.
+#[cfg(test)]
+pub(super) mod low_water {
+    use std::cell::Cell;
+
+    use plimsoll::Bytes;
+
+    thread_local! {
+        static LEAST: Cell<u64> = const { Cell::new(u64::MAX) };
+    }
+
+    pub(super) fn note(left: Bytes) {
+        LEAST.with(|least| least.set(least.get().min(left.0)));
+    }
+
+    /// The least since the last call.
+    pub(in crate::backend) fn take() -> u64 {
+        LEAST.with(|least| least.replace(u64::MAX))
+    }
 }

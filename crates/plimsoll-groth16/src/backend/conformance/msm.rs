@@ -7,8 +7,10 @@ use ff::Field;
 use group::prime::PrimeCurveAffine;
 use group::{Curve, Group};
 
-use super::super::{Backend, BackendError, CurveGroup, Reservation};
-use super::{Stream, with_exact_scratch};
+use plimsoll::Reservation;
+
+use super::super::{Backend, BackendError, CurveGroup};
+use super::{Stream, scratch_of, with_exact_scratch};
 
 /// Up to this many terms, all bases meet all scalars.
 const EXHAUSTIVE: usize = 1 << 6;
@@ -37,7 +39,7 @@ pub(super) fn check<C>(
         }
     }
     let points = points_of::<C>(&vec![Scalar::ONE; n + 1]);
-    let mut scratch = Reservation::of(backend.msm_scratch_bytes(group, n + 1, plimsoll::pool::current_threads()));
+    let mut scratch = scratch_of(backend.msm_scratch_bytes(group, n + 1, plimsoll::pool::current_threads()));
     match msm(&points, &vec![Scalar::ONE; n], &mut scratch) {
         Err(BackendError::LengthMismatch { .. }) => {}
         other => panic!("{}: more bases than scalars must be refused, got {other:?}", backend.name()),

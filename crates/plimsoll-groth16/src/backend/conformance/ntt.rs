@@ -4,7 +4,7 @@ use blstrs::Scalar;
 use ff::Field;
 
 use super::super::{Backend, BackendError, Transform};
-use super::{Stream, with_exact_scratch};
+use super::{Stream, scratch_of, with_exact_scratch};
 use crate::domain::Domain;
 
 /// Up to this size every evaluation is compared with the definition, above it a sample.
@@ -105,11 +105,11 @@ fn check_refusals(backend: &dyn Backend, domain: &Domain) {
     let mut long = vec![Scalar::ONE; n + 1];
     let mut fitting = vec![Scalar::ONE; n];
     let mut other = vec![Scalar::ONE; n];
-    let mut scratch = super::Reservation::of(backend.ntt_scratch_bytes(2 * n, threads));
+    let mut scratch = scratch_of(backend.ntt_scratch_bytes(2 * n, threads));
     wrong(backend.ntt(domain, &mut long, Transform::Forward, &mut scratch));
     wrong(backend.ntt(domain, &mut long[..n - 1], Transform::Inverse, &mut scratch));
     wrong(backend.mul_sub_scale(&mut fitting, &long, &other, &Scalar::ONE));
     wrong(backend.mul_sub_scale(&mut fitting, &other, &long, &Scalar::ONE));
-    let mut scratch = super::Reservation::of(backend.quotient_scratch_bytes(2 * n, threads));
+    let mut scratch = scratch_of(backend.quotient_scratch_bytes(2 * n, threads));
     wrong(backend.quotient_on_coset(domain, &mut fitting, &mut other, &mut long, &Scalar::ONE, &mut scratch));
 }

@@ -8,10 +8,11 @@
 
 use blstrs::Scalar;
 use group::Group;
+use plimsoll::Reservation;
 
 use super::curve::{AffineCurve, BATCH, Step, add_each};
 use super::msm::Place;
-use super::{BackendError, Reservation, ScratchVec};
+use super::{BackendError, ScratchVec};
 use crate::backend::scratch::bytes_of;
 
 const MIN_TILE: usize = 1 << 13;

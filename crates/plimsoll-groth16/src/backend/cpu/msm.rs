@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use blstrs::Scalar;
 use group::Group;
-use plimsoll::pool;
+use plimsoll::{Reservation, pool};
 
 use super::buckets::{self, Lane};
 use super::curve::AffineCurve;
 use super::digits::{Limbs, bit_length, digit, digit_count, signed_limbs};
-use super::{BackendError, Reservation, ScratchVec, require_same_length, require_scratch};
+use super::{BackendError, ScratchVec, require_same_length, require_scratch};
 use crate::backend::scratch::bytes_of;
 
 /// Bits of a number once it has a sign.

@@ -14,10 +14,10 @@
 
 use blstrs::Scalar;
 use ff::Field;
-use plimsoll::pool;
+use plimsoll::{Reservation, pool};
 
 use super::field::{butterfly_after, butterfly_before};
-use super::{BackendError, Reservation, ScratchVec, Transform};
+use super::{BackendError, ScratchVec, Transform};
 use crate::backend::scratch::bytes_of;
 use crate::domain::Domain;
 
