@@ -20,8 +20,9 @@ mod worker;
 
 pub use scope::{Scope, scope};
 
-use deque::{Run, Task};
+pub(crate) use deque::{Run, Task};
 use job::JobRef;
+pub(crate) use job::JobTag;
 use worker::{Shared, Worker};
 
 /// What a [`Pool`] is made of.
@@ -136,8 +137,13 @@ impl Pool {
     }
 
     #[cfg(all(test, not(plimsoll_loom)))]
-    fn has_queued_task(&self) -> bool {
+    pub(crate) fn has_queued_task(&self) -> bool {
         !self.crew.shared.injector.is_empty()
+    }
+
+    /// The way in for wakers, which does not keep the threads alive.
+    pub(crate) fn remote(&self) -> Remote {
+        Remote { shared: self.crew.shared.clone() }
     }
 
     /// How many workers sleep.
@@ -157,6 +163,29 @@ impl Drop for Crew {
                 let _ = thread.join();
             }
         }
+    }
+}
+
+/// The right to submit tasks to a pool as long as it has handles.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    shared: Arc<Shared>,
+}
+
+impl Remote {
+    /// Queues a task; a pool without handles gives it back.
+    pub(crate) fn submit(&self, task: Task) -> Result<(), Task> {
+        self.shared.submit(task)
+    }
+
+    /// Whether a task waits that is further downstream than one with `stages_left` behind it.
+    pub(crate) fn has_further_downstream(&self, stages_left: usize) -> bool {
+        self.shared.injector.most_downstream().is_some_and(|first| first < stages_left)
+    }
+
+    /// Whether the calling thread is a worker of the pool.
+    pub(crate) fn is_here(&self) -> bool {
+        Worker::with_current(|worker| worker.is_some_and(|worker| worker.is_of(&self.shared)))
     }
 }
 

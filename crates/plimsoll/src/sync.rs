@@ -22,7 +22,15 @@ mod imp {
     pub(super) use loom::sync::{Condvar, Mutex};
 
     pub(crate) use loom::sync::{Arc, MutexGuard, atomic};
-    pub(crate) use loom::{thread, thread_local};
+    pub(crate) use loom::thread;
+
+    /// loom's, which takes no `const` block.
+    macro_rules! thread_local {
+        (static $name:ident: $type:ty = const { $init:expr };) => {
+            loom::thread_local! { static $name: $type = $init; }
+        };
+    }
+    pub(crate) use thread_local;
 }
 
 pub(crate) use imp::{Arc, MutexGuard, atomic, thread, thread_local};

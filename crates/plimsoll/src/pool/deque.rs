@@ -112,7 +112,6 @@ pub(crate) struct Task {
 
 /// What a task does.
 pub(crate) enum Run {
-    #[cfg_attr(not(test), expect(dead_code, reason = "the pipeline makes them"))]
     /// A stage, which owns all that it needs.
     Stage(Box<dyn FnOnce() + Send>),
     /// A closure on the stack of a foreign thread that waits for it.
@@ -162,6 +161,14 @@ impl Injector {
 
     pub(super) fn is_empty(&self) -> bool {
         self.len.load(Ordering::Relaxed) == 0
+    }
+
+    /// The fewest stages left of any task in the queue.
+    pub(super) fn most_downstream(&self) -> Option<usize> {
+        if self.is_empty() {
+            return None;
+        }
+        lock(&self.queue).tasks.first_key_value().map(|((stages_left, _), _)| *stages_left)
     }
 
     /// Refuses every later push; what is queued stays to be drained.

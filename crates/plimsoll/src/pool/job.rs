@@ -61,7 +61,7 @@ struct Header {
 /// The right and the duty to run one job.
 #[derive(Debug)]
 #[must_use = "a job that is not run keeps its frame waiting for ever"]
-pub(super) struct JobRef(NonNull<Header>);
+pub(crate) struct JobRef(NonNull<Header>);
 
 // SAFETY: `StackJob::lend` and `Scope::spawn`, the only constructors, ask `Send` of all that lies behind the pointer (4).
 unsafe impl Send for JobRef {}

@@ -1,0 +1,233 @@
+//! The pipeline: a typed chain of stages that jobs travel with all that they hold.
+//!
+//! A [`Pipeline`] is built from stages `In → A → … → Out`; each consumes what the one before made. A job's
+//! [`Profile`] says what it holds in and after each stage, and the [`Ledger`] lets it in
+//! accordingly. What follows from that:
+//!
+//! - **The reservation travels with the job.** What a stage hands on stays charged until the true last use; ending a
+//!   stage returns only what the stage did not take. So the jobs under way, and their bytes, are bounded by the budget,
+//!   however slow the consumer.
+//! - **A job that waits for memory occupies no thread.** It is parked, and the ledger's grant wakes it.
+//! - **Downstream first.** A worker takes the most advanced job that may run, for that returns bytes soonest.
+//! - **Every job ends** with a result or a [`JobError`], and has then returned all that does not travel with the result.
+//!   That holds for errors, panics, cancellation, and a dropped ticket or pipeline.
+//!
+//! ```
+//! use plimsoll::pipeline::Pipeline;
+//! use plimsoll::pool::{Pool, PoolConfig};
+//! use plimsoll::{Budget, Bytes, Class, Demand, Ledger, Profile, Space};
+//!
+//! const TABLE: Class = Class::new("table", Space::HOST);
+//!
+//! let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes::MIB));
+//! let pool = Pool::new(PoolConfig { threads: 2, ..PoolConfig::default() })?;
+//! let table = |len: &usize| Demand::new().bytes(TABLE, Bytes::of::<u64>(*len));
+//! let pipeline = Pipeline::builder(&ledger, &pool, move |len| {
+//!     Profile::new().stage("fill", table(len), table(len)).stage("sum", table(len), Demand::new())
+//! })
+//! .stage("fill", |cx, len: usize| {
+//!     let mut table = cx.grant().vec::<u64>(TABLE, len)?;
+//!     table.extend_from_slice(&vec![1; len])?;
+//!     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(table)
+//! })
+//! .stage("sum", |_, table| Ok(table.iter().sum::<u64>()))
+//! .build()?;
+//!
+//! let ticket = pipeline.submit("thousand", 1000)?;
+//! assert_eq!(ticket.wait().map_err(|error| error.to_string())?, 1000);
+//! assert!(ledger.snapshot().is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::Profile;
+use crate::ledger::{Grant, JobSpec, Ledger};
+use crate::pool::Pool;
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+mod builder;
+mod certificate;
+mod error;
+mod line;
+mod run_all;
+mod stats;
+mod ticket;
+mod trip;
+
+pub use builder::Builder;
+pub use certificate::{Backlog, Certificate};
+pub use error::{JobError, Rejected, Rejection};
+pub use run_all::RunAll;
+pub use stats::{Event, StageStats};
+pub use ticket::Ticket;
+
+use line::Line;
+use ticket::Counter;
+use trip::{Delivery, Trip};
+
+/// A chain of stages from `In` to `Out`, whose stages fail with `E`. See the [module documentation](self).
+///
+/// Dropping it gives up the jobs under way ([`JobError::ShutDown`]) and blocks until their running stages have ended,
+/// so that everything is returned. Dropped on a worker of its pool it does not block, and the same happens soon after.
+/// To let them finish first, [`drain`](Pipeline::drain) it.
+pub struct Pipeline<In, Out, E: Send + 'static> {
+    line: Arc<Line<E>>,
+    profile: ProfileOf<In>,
+    certificate: Option<Certificate>,
+    // Declared last: the pool may end only after the pipeline has.
+    _pool: Pool,
+    types: PhantomData<fn(In) -> Out>,
+}
+
+type ProfileOf<In> = Box<dyn Fn(&In) -> Profile + Send + Sync>;
+
+/// What a stage sees of its job.
+#[derive(Debug)]
+pub struct StageCx<'a> {
+    grant: &'a mut Grant,
+    job: &'a str,
+    stage: &'static str,
+    cancelled: &'a AtomicBool,
+}
+
+impl StageCx<'_> {
+    /// Everything that the stage was granted. What it takes and hands on stays charged; the rest goes back when the
+    /// stage ends.
+    pub fn grant(&mut self) -> &mut Grant {
+        self.grant
+    }
+
+    /// The job's name.
+    pub fn job_name(&self) -> &str {
+        self.job
+    }
+
+    /// The stage's name.
+    pub fn stage_name(&self) -> &'static str {
+        self.stage
+    }
+
+    /// Whether somebody wants the job to end: a long stage looks now and then, and returns any error.
+    pub fn is_cancelled(&self) -> bool {
+        // Relaxed: a flag that carries nothing with it.
+        self.cancelled.load(Ordering::Relaxed)
+    }
+}
+
+impl<In: Send + 'static, E: Send + 'static> Pipeline<In, In, E> {
+    /// Starts a pipeline without stages. `profile` says what a job needs, from its input: the same stages in the same
+    /// order as those added with [`Builder::stage`].
+    pub fn builder(
+        ledger: &Ledger,
+        pool: &Pool,
+        profile: impl Fn(&In) -> Profile + Send + Sync + 'static,
+    ) -> Builder<In, In, E> {
+        Builder::new(ledger, pool, Box::new(profile))
+    }
+}
+
+impl<In, Out, E> Pipeline<In, Out, E>
+where
+    In: Send + 'static,
+    Out: Send + 'static,
+    E: Send + 'static,
+{
+    /// Takes a job on. Returns at once: the job waits for its admission by itself.
+    ///
+    /// # Errors
+    ///
+    /// With the input, if the job can never fit into the budget, its profile is not one of this pipeline's, or the
+    /// pipeline is [closed](Pipeline::close).
+    pub fn submit(&self, name: &str, input: In) -> Result<Ticket<Out, E>, Rejected<In>> {
+        let counter = Counter::new();
+        let trip = self.send(name, input, Box::new(counter.clone()))?;
+        Ok(Ticket::new(counter, trip))
+    }
+
+    /// Runs a job for each of `inputs`, pairs of name and input, and yields the results with their index.
+    ///
+    /// The next input is pulled only when the first stage of the one before has begun, so that of the inputs no more
+    /// are made than can be worked on. See [`RunAll`] for the order and further limits.
+    pub fn run_all<I, N>(&self, inputs: I) -> RunAll<'_, In, Out, E, I::IntoIter>
+    where
+        I: IntoIterator<Item = (N, In)>,
+        N: AsRef<str>,
+    {
+        RunAll::new(self, inputs.into_iter())
+    }
+
+    /// Refuses further jobs. Those under way go on.
+    pub fn close(&self) {
+        self.line.close(false);
+    }
+
+    /// Cancels every job under way, as [`Ticket::cancel`] does.
+    pub fn cancel_all(&self) {
+        self.line.cancel_all();
+    }
+
+    /// Blocks until no job is under way. Not for use on a worker of the pool.
+    pub fn drain(&self) {
+        self.line.wait_until_empty();
+    }
+
+    /// How many jobs are under way or waiting.
+    pub fn in_flight(&self) -> usize {
+        self.line.in_flight()
+    }
+
+    /// What each stage has done so far, in order.
+    pub fn stats(&self) -> Vec<StageStats> {
+        self.line.stages.iter().map(|stage| stage.meter.read(stage.name)).collect()
+    }
+
+    /// What the budget means for the [largest job](Builder::largest), if that was declared.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.certificate.as_ref()
+    }
+
+    fn send(&self, name: &str, input: In, delivery: Box<dyn Delivery<E>>) -> Result<Arc<Trip<E>>, Rejected<In>> {
+        let reject = |input, reason| Rejected { job: name.into(), input, reason };
+        if self.line.is_closed() {
+            return Err(reject(input, Rejection::Closed));
+        }
+        let profile = (self.profile)(&input);
+        if let Err(reason) = builder::same_stages(&profile, &self.line.stages) {
+            return Err(reject(input, reason));
+        }
+        let job = match self.line.ledger.submit(JobSpec::new(name, profile)) {
+            Ok(job) => job,
+            Err(reason) => return Err(reject(input, reason.into())),
+        };
+        let trip = Trip::new(&self.line, job, Box::new(input), delivery);
+        if !self.line.enlist(&trip) {
+            let input = trip.unpack().downcast::<In>().expect("packed above");
+            return Err(reject(*input, Rejection::Closed));
+        }
+        trip.set_off();
+        Ok(trip)
+    }
+}
+
+impl<In, Out, E: Send + 'static> Drop for Pipeline<In, Out, E> {
+    fn drop(&mut self) {
+        self.line.close(true);
+        self.line.cancel_all();
+        if !self.line.remote.is_here() {
+            self.line.wait_until_empty();
+        }
+    }
+}
+
+impl<In, Out, E: Send + 'static> fmt::Debug for Pipeline<In, Out, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stages: Vec<_> = self.line.stages.iter().map(|stage| stage.name).collect();
+        f.debug_struct("Pipeline").field("stages", &stages).field("in_flight", &self.line.in_flight()).finish()
+    }
+}
+
+#[cfg(all(test, not(plimsoll_loom)))]
+mod tests;

@@ -1,0 +1,113 @@
+//! How a job can end without a result, and why one is not taken on.
+
+use std::sync::Arc;
+
+use crate::ledger::{EnterError, SubmitError};
+
+/// A job that was taken on ended without a result. Everything it held has been returned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError<E> {
+    /// A stage returned an error.
+    #[error("job {job:?} failed in stage {stage}")]
+    Stage {
+        /// The job.
+        job: Arc<str>,
+        /// The stage.
+        stage: &'static str,
+        /// What the stage said.
+        source: E,
+    },
+    /// A stage panicked. The pool and the pipeline stay usable.
+    #[error("job {job:?} panicked in stage {stage}: {message}; this is a bug in the stage")]
+    Panicked {
+        /// The job.
+        job: Arc<str>,
+        /// The stage.
+        stage: &'static str,
+        /// The panic's text.
+        message: String,
+    },
+    /// It was cancelled, before or in this stage.
+    #[error("job {job:?} was cancelled at stage {stage}")]
+    Cancelled {
+        /// The job.
+        job: Arc<str>,
+        /// The stage that was running, or would have come next.
+        stage: &'static str,
+    },
+    /// The pipeline was dropped first.
+    #[error("job {job:?} was given up at stage {stage} because its pipeline was dropped")]
+    ShutDown {
+        /// The job.
+        job: Arc<str>,
+        /// The stage that was running, or would have come next.
+        stage: &'static str,
+    },
+    /// The ledger refused the job a stage.
+    #[error("job {job:?} was not let into stage {stage}")]
+    NotEntered {
+        /// The job.
+        job: Arc<str>,
+        /// The stage.
+        stage: &'static str,
+        /// Why.
+        source: Box<EnterError>,
+    },
+    /// The job was not taken on; only from [`run_all`](super::Pipeline::run_all).
+    #[error("job {job:?} was not taken on")]
+    Rejected {
+        /// The job.
+        job: Arc<str>,
+        /// Why.
+        source: Rejection,
+    },
+}
+
+/// A job that was not taken on. The input is back.
+#[derive(thiserror::Error)]
+#[error("job {job:?} was not taken on")]
+pub struct Rejected<In> {
+    /// The job's name.
+    pub job: Arc<str>,
+    /// What it was to start from.
+    pub input: In,
+    /// Why it was not taken on.
+    #[source]
+    pub reason: Rejection,
+}
+
+// By hand, because an input may be secret or large.
+impl<In> std::fmt::Debug for Rejected<In> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rejected").field("job", &self.job).field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+/// Why a job is not taken on, or a pipeline not built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// The pipeline is closed.
+    #[error("the pipeline is closed and takes no more jobs")]
+    Closed,
+    /// The profile describes other stages than the pipeline has.
+    #[error(
+        "the profile's stages are [{profile}] but the pipeline's are [{pipeline}]; name the same ones in the same order"
+    )]
+    OtherStages {
+        /// The names in the profile.
+        profile: String,
+        /// The names in the pipeline.
+        pipeline: String,
+    },
+    /// The ledger refused it: it can never fit, or contradicts itself.
+    #[error(transparent)]
+    Ledger(Box<SubmitError>),
+}
+
+impl From<SubmitError> for Rejection {
+    fn from(error: SubmitError) -> Self {
+        Rejection::Ledger(Box::new(error))
+    }
+}

@@ -1,0 +1,119 @@
+//! What all jobs of a pipeline share: its stages, and the list of those under way.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::StageCx;
+use super::stats::{Event, Meter, Observer};
+use super::trip::{Trip, Value};
+use crate::ledger::{Job, Ledger};
+use crate::pool::{JobTag, Remote};
+use crate::sync::{Condvar, Mutex, lock, wait};
+
+/// A stage, its types erased.
+pub(super) struct Stage<E> {
+    pub(super) name: &'static str,
+    pub(super) run: StageFn<E>,
+    pub(super) meter: Meter,
+}
+
+pub(super) type StageFn<E> = Box<dyn Fn(&mut StageCx<'_>, Value) -> Result<Value, E> + Send + Sync>;
+
+pub(super) struct Line<E> {
+    pub(super) stages: Vec<Stage<E>>,
+    pub(super) ledger: Ledger,
+    pub(super) remote: Remote,
+    observer: Option<Observer>,
+    trips: Mutex<Trips<E>>,
+    landed: Condvar,
+}
+
+struct Trips<E> {
+    under_way: HashMap<JobTag, Arc<Trip<E>>>,
+    closed: bool,
+    abandoned: bool,
+}
+
+impl<E: Send + 'static> Line<E> {
+    pub(super) fn new(stages: Vec<Stage<E>>, ledger: Ledger, remote: Remote, observer: Option<Observer>) -> Self {
+        let trips = Trips { under_way: HashMap::new(), closed: false, abandoned: false };
+        Self { stages, ledger, remote, observer, trips: Mutex::new(trips), landed: Condvar::new() }
+    }
+
+    /// Puts a trip on the list, unless the line is closed.
+    pub(super) fn enlist(&self, trip: &Arc<Trip<E>>) -> bool {
+        let mut trips = lock(&self.trips);
+        if trips.closed {
+            return false;
+        }
+        trips.under_way.insert(trip.tag, trip.clone());
+        true
+    }
+
+    /// Takes a trip that has ended off the list.
+    pub(super) fn land(&self, tag: JobTag) {
+        let mut trips = lock(&self.trips);
+        let trip = trips.under_way.remove(&tag);
+        if trips.under_way.is_empty() {
+            self.landed.notify_all();
+        }
+        drop(trips);
+        // Outside the lock: it may be the last reference.
+        drop(trip);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.trips).closed
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        lock(&self.trips).abandoned
+    }
+
+    pub(super) fn close(&self, abandon: bool) {
+        let mut trips = lock(&self.trips);
+        trips.closed = true;
+        trips.abandoned |= abandon;
+    }
+
+    pub(super) fn cancel_all(&self) {
+        let under_way: Vec<_> = lock(&self.trips).under_way.values().cloned().collect();
+        for trip in under_way {
+            trip.cancel();
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        lock(&self.trips).under_way.len()
+    }
+
+    /// Blocks until no trip is on the list.
+    pub(super) fn wait_until_empty(&self) {
+        let mut trips = lock(&self.trips);
+        while !trips.under_way.is_empty() {
+            trips = wait(&self.landed, trips, None);
+        }
+    }
+
+    /// Tells the observer, if there is one; its panics are its own.
+    pub(super) fn tell(&self, event: impl FnOnce() -> Event) {
+        if let Some(observer) = &self.observer {
+            let _ = catch_unwind(AssertUnwindSafe(|| observer(&event())));
+        }
+    }
+
+    /// The job as the next stage gets it: the same one, with all that the stage before has left to it.
+    #[cfg(not(plimsoll_mutant = "permit-back-after-production"))]
+    pub(super) fn hand_over(&self, job: Job) -> Job {
+        job
+    }
+
+    /// The classical fault: the permit goes back when production ends, not when its product is gone.
+    #[cfg(plimsoll_mutant = "permit-back-after-production")]
+    pub(super) fn hand_over(&self, job: Job) -> Job {
+        let spec = crate::JobSpec::new(job.name(), job.profile().clone());
+        drop(job);
+        self.ledger.submit(spec).expect("what was taken on once fits")
+    }
+}
