@@ -8,9 +8,8 @@ use std::io::Cursor;
 use std::ops::ControlFlow;
 
 use bellperson::groth16::{Parameters, generate_parameters};
-use blstrs::{Bls12, Scalar};
+use blstrs::Bls12;
 use circuits::TestCircuit;
-use ff::Field;
 use plimsoll_groth16::keys::{Checked, HBasis, ProvingKey};
 use plimsoll_groth16::r1cs::R1cs;
 use plimsoll_groth16::setup::{ToxicWaste, generate_from};
@@ -45,23 +44,4 @@ pub fn our_key_bytes(key: &ProvingKey) -> Vec<u8> {
 /// Reads a key file with every check.
 pub fn read_key(bytes: &[u8]) -> ProvingKey {
     ProvingKey::scan_and_read(Cursor::new(bytes), Checked::Yes).expect("the key is good")
-}
-
-/// Calls a function with every kind of circuit, each with a witness.
-pub fn for_each_circuit(check: &mut impl CircuitCheck) {
-    let seven = Scalar::from(7);
-    check.check("cubic", circuits::Cubic(Some(seven)));
-    check.check("inputs only", circuits::InputsOnly);
-    check.check("quirks", circuits::Quirks(Some((seven, -seven.square()))));
-    check.check("squarings", circuits::Squarings { start: Some(seven), steps: 700 });
-    check.check("sha256", circuits::Sha256Preimage { bytes: Some(b"letter".to_vec()), len: 6 });
-    for seed in 0..24 {
-        check.check(&format!("random {seed}"), circuits::Random::small(seed));
-    }
-}
-
-/// A closure over circuits of any type.
-pub trait CircuitCheck {
-    /// Checks one circuit.
-    fn check<C: TestCircuit>(&mut self, name: &str, circuit: C);
 }

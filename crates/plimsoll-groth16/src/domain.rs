@@ -66,6 +66,20 @@ impl Domain {
         })
     }
 
+    /// This domain with another coset: the odd points of the domain of twice the size, where t(x) = −2. snarkjs's keys hold
+    /// the quotient by its values there.
+    pub fn with_odd_coset(mut self) -> Self {
+        let (mut shift, mut shift_inverse) = (Scalar::ROOT_OF_UNITY, Scalar::ROOT_OF_UNITY_INV);
+        for _ in self.log_size + 1..Scalar::S {
+            shift = shift.square();
+            shift_inverse = shift_inverse.square();
+        }
+        self.coset_shift = shift;
+        self.coset_shift_inverse = shift_inverse;
+        self.vanishing_on_coset_inverse = -Scalar::TWO_INV;
+        self
+    }
+
     /// The number of points, n = 2^k.
     pub fn size(&self) -> usize {
         1 << self.log_size
@@ -91,7 +105,8 @@ impl Domain {
         self.size_inverse
     }
 
-    /// g, which shifts the domain to the coset: the field's multiplicative generator.
+    /// g, which shifts the domain to the coset: the field's multiplicative generator, unless
+    /// [`Domain::with_odd_coset`] said otherwise.
     pub fn coset_shift(&self) -> Scalar {
         self.coset_shift
     }
@@ -128,6 +143,11 @@ mod tests {
             assert_eq!(domain.size_inverse() * Scalar::from(1_u64 << log_size), Scalar::ONE);
             assert_eq!(domain.vanishing_at(&domain.coset_shift()) * domain.vanishing_on_coset_inverse(), Scalar::ONE);
             assert_eq!(domain.coset_shift() * domain.coset_shift_inverse(), Scalar::ONE);
+            let odd = domain.clone().with_odd_coset();
+            assert_eq!(odd.coset_shift().square(), domain.omega(), "2^{log_size}");
+            assert_eq!(odd.vanishing_at(&odd.coset_shift()), -Scalar::from(2));
+            assert_eq!(odd.vanishing_at(&odd.coset_shift()) * odd.vanishing_on_coset_inverse(), Scalar::ONE);
+            assert_eq!(odd.coset_shift() * odd.coset_shift_inverse(), Scalar::ONE);
         }
     }
 

@@ -4,8 +4,10 @@ pub mod backend;
 mod circuit;
 pub mod domain;
 pub mod fixed_base;
+pub mod footprint;
 pub mod keys;
 mod proof;
+pub mod prover;
 pub mod r1cs;
 mod secret;
 #[cfg(any(test, feature = "insecure-setup"))]

@@ -54,23 +54,36 @@ impl Density {
 
     /// The members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.from_block(0)
+        self.members_from_block(0)
     }
 
-    /// Copies the members' values to `out`.
+    /// Copies the values of as many members as fit in `out`, from the member of rank `rank` on.
     ///
     /// # Panics
-    /// When `values` has not one value for each variable, or `out` not one place for each member.
-    pub fn gather<T: Copy + Send + Sync>(&self, values: &[T], out: &mut [T]) {
+    /// When `values` has not one value for each variable, or fewer members are left than fit in `out`.
+    pub fn gather_from<T: Copy + Send + Sync>(&self, rank: usize, values: &[T], out: &mut [T]) {
         assert_eq!(values.len(), self.len, "one value for each variable");
-        assert_eq!(out.len(), self.total(), "one place for each member");
-        pool::for_each_chunk(out, VALUES_PER_TASK, |first, out| {
+        assert!(rank + out.len() <= self.total(), "a member for each place");
+        pool::for_each_chunk(out, VALUES_PER_TASK, |offset, out| {
+            let first = rank + offset;
             let block = self.ranks.partition_point(|&rank| rank as usize <= first) - 1;
             let skip = first - self.ranks[block] as usize;
-            for (out, member) in out.iter_mut().zip(self.from_block(block).skip(skip)) {
+            for (out, member) in out.iter_mut().zip(self.members_from_block(block).skip(skip)) {
                 *out = values[member];
             }
         });
+    }
+
+    /// Moves the members' values to the first places, in order, and says how many they are.
+    ///
+    /// # Panics
+    /// When `values` has not one value for each variable.
+    pub fn compact<T: Copy>(&self, values: &mut [T]) -> usize {
+        assert_eq!(values.len(), self.len, "one value for each variable");
+        for (place, member) in self.iter().enumerate() {
+            values[place] = values[member];
+        }
+        self.total()
     }
 
     /// What the set occupies.
@@ -78,7 +91,7 @@ impl Density {
         (self.words.capacity() * size_of::<u64>() + self.ranks.capacity() * size_of::<u32>()) as u64
     }
 
-    fn from_block(&self, block: usize) -> impl Iterator<Item = usize> + '_ {
+    fn members_from_block(&self, block: usize) -> impl Iterator<Item = usize> + '_ {
         let start = (block * BLOCK_WORDS).min(self.words.len());
         self.words[start..].iter().zip(start..).flat_map(|(&word, index)| {
             let mut rest = word;
@@ -99,8 +112,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gather_takes_the_members_in_order() {
-        let patterns: [(&str, fn(usize) -> bool); 5] = [
+    fn members_are_gathered_in_order() {
+        type Pattern = fn(usize) -> bool;
+        let patterns: [(&str, Pattern); 5] = [
             ("none", |_| false),
             ("all", |_| true),
             ("every third", |i| i % 3 == 0),
@@ -113,8 +127,15 @@ mod tests {
                 let density = Density::new(len, expected.iter().copied().rev());
                 let values: Vec<usize> = (0..len).collect();
                 let mut out = vec![usize::MAX; density.total()];
-                density.gather(&values, &mut out);
+                density.gather_from(0, &values, &mut out);
                 assert_eq!(out, expected, "{name} of {len}");
+                let from = out.len() / 3;
+                let mut part = vec![usize::MAX; out.len() / 2];
+                density.gather_from(from, &values, &mut part);
+                assert_eq!(part, expected[from..from + part.len()], "{name} of {len}");
+                let mut compacted = values.clone();
+                assert_eq!(density.compact(&mut compacted), expected.len(), "{name} of {len}");
+                assert_eq!(compacted[..expected.len()], expected, "{name} of {len}");
                 assert_eq!(density.iter().collect::<Vec<_>>(), expected, "{name} of {len}");
                 assert!((0..len + 70).all(|i| density.contains(i) == (i < len && member(i))), "{name} of {len}");
             }

@@ -191,6 +191,9 @@ impl TestCircuit for Sha256Preimage {
     }
 }
 
+/// Variables with their coefficients.
+type Terms = Vec<(usize, Scalar)>;
+
 /// A satisfied random circuit: products of random sparse combinations.
 #[derive(Clone, Debug)]
 pub struct Random {
@@ -210,7 +213,7 @@ impl Random {
     }
 
     /// Values of the variables and constraints as `(variable, coefficient)` rows, from the seed alone.
-    fn build(&self) -> (Vec<Scalar>, Vec<[Vec<(usize, Scalar)>; 2]>) {
+    fn build(&self) -> (Vec<Scalar>, Vec<[Terms; 2]>) {
         let mut rng = rng(self.seed);
         let mut values = vec![Scalar::ONE];
         values.extend((0..self.inputs + self.free).map(|_| match rng.next_u32() % 4 {
@@ -220,7 +223,7 @@ impl Random {
         }));
         let mut rows = Vec::new();
         for _ in 0..self.products {
-            let mut side = || -> Vec<(usize, Scalar)> {
+            let mut side = || -> Terms {
                 (0..rng.next_u32() % 5)
                     .map(|_| {
                         let variable = (rng.next_u64() % values.len() as u64) as usize;

@@ -1,0 +1,122 @@
+//! How many bytes each stage of a proof holds, computed from sizes.
+//!
+//! | class | what | from | to |
+//! |---|---|---|---|
+//! | `aux` | the assignment, 32 bytes a variable | synthesise | b in G2 |
+//! | `shells` | a copy of the public inputs | synthesise | assemble |
+//! | `provers` | a, b, c on the domain, 32 bytes a point each | evaluate | b, c: quotient; a, which becomes the quotient: commit |
+//! | `scratch` | the circuit's own allocations in synthesise, the backend's after it | | within a stage |
+//! | `srs`, `matrices` | the key, the circuit's shape | shared | [`ProvingKey::resident_bytes`], [`R1cs::resident_bytes`] |
+//!
+//! [`ProvingKey::resident_bytes`]: crate::keys::ProvingKey::resident_bytes
+
+use blstrs::Scalar;
+use plimsoll::{Bytes, Class, Demand, Profile, Space};
+
+use crate::backend::{Backend, CurveGroup};
+use crate::r1cs::R1cs;
+
+/// The evaluations of a, b and c, and the quotient.
+pub const PROVERS: Class = Class::new("provers", Space::HOST);
+/// The assignment of all variables.
+pub const AUX: Class = Class::new("aux", Space::HOST);
+/// What a proof carries from its beginning to its end: the public inputs.
+pub const SHELLS: Class = Class::new("shells", Space::HOST);
+/// Proving keys.
+pub const SRS: Class = Class::new("srs", Space::HOST);
+/// What an operation needs for itself.
+pub const SCRATCH: Class = Class::new("scratch", Space::HOST);
+/// Circuits' shapes.
+pub const MATRICES: Class = Class::new("matrices", Space::HOST);
+
+/// The names of the stages, in order.
+pub const STAGES: [&str; 6] = ["synthesise", "evaluate", "quotient", "commit", "b in G2", "assemble"];
+
+/// What a circuit allocates for itself while its witness is synthesised, in bytes a variable. A circuit of gadgets keeps
+/// handles to the values that it still needs (32 bytes for a bit, 56 for a number) and temporary combinations; few circuits
+/// keep handles to all variables at once. `tests/synthesis.rs` measures SHA-256 and the worst case.
+pub const SYNTHESIS_BYTES_PER_VARIABLE: u64 = 64;
+/// The same, apart from the variables.
+pub const SYNTHESIS_BYTES: u64 = 256 << 10;
+
+/// The sizes that a proof's stages depend on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    assignment: u64,
+    shells: u64,
+    domain: u64,
+    synthesis: u64,
+    quotient: u64,
+    commit: u64,
+    b_g2: u64,
+}
+
+impl Footprint {
+    /// The footprint of one proof of a circuit when its stages run on `threads` threads.
+    pub fn new(r1cs: &R1cs, backend: &dyn Backend, threads: usize) -> Self {
+        let scalars = |len: usize| (len * size_of::<Scalar>()) as u64;
+        let n = r1cs.domain().size();
+        let g1 = |len: usize| backend.msm_scratch_bytes(CurveGroup::G1, len, threads);
+        let b = r1cs.b_density().total();
+        // The A query is multiplied in pieces of at most n values, because they are gathered in the quotient's buffer.
+        let a_pieces = piece_lengths(r1cs.a_density().total(), n).map(g1).max().unwrap_or(0);
+        Self {
+            assignment: scalars(r1cs.variables()),
+            shells: scalars(r1cs.inputs() - 1),
+            domain: scalars(n),
+            synthesis: SYNTHESIS_BYTES + SYNTHESIS_BYTES_PER_VARIABLE * r1cs.variables() as u64,
+            quotient: backend.quotient_scratch_bytes(n, threads).max(backend.ntt_scratch_bytes(n, threads)),
+            // h has n − 1 points or, in the other basis, n.
+            commit: g1(n).max(g1(n - 1)).max(g1(r1cs.aux())).max(a_pieces).max(g1(b)),
+            b_g2: backend.msm_scratch_bytes(CurveGroup::G2, b, threads),
+        }
+    }
+
+    /// The same with another estimate of what the circuit allocates for itself, for circuits that were measured.
+    #[must_use]
+    pub fn with_synthesis(mut self, bytes: Bytes) -> Self {
+        self.synthesis = bytes.0;
+        self
+    }
+
+    /// What the circuit may allocate for itself.
+    pub fn synthesis_scratch(&self) -> Bytes {
+        Bytes(self.synthesis)
+    }
+
+    /// The quotient's scratch.
+    pub fn quotient_scratch(&self) -> Bytes {
+        Bytes(self.quotient)
+    }
+
+    /// The scratch of the multiplications in G1.
+    pub fn commit_scratch(&self) -> Bytes {
+        Bytes(self.commit)
+    }
+
+    /// The scratch of the multiplication in G2.
+    pub fn b_g2_scratch(&self) -> Bytes {
+        Bytes(self.b_g2)
+    }
+
+    /// The profile of a proof in the six stages of [`STAGES`].
+    pub fn profile(&self) -> Profile {
+        let [synthesise, evaluate, quotient, commit, b_g2, assemble] = STAGES;
+        let shells = Demand::new().bytes(SHELLS, Bytes(self.shells));
+        let witness = shells.clone().bytes(AUX, Bytes(self.assignment));
+        let provers = |vectors: u64| witness.clone().bytes(PROVERS, Bytes(vectors * self.domain));
+        let scratch = |demand: Demand, bytes: u64| demand.bytes(SCRATCH, Bytes(bytes));
+        Profile::new()
+            .stage(synthesise, scratch(witness.clone(), self.synthesis), witness.clone())
+            .stage(evaluate, provers(3), provers(3))
+            .stage(quotient, scratch(provers(3), self.quotient), provers(1))
+            .stage(commit, scratch(provers(1), self.commit), witness.clone())
+            .stage(b_g2, scratch(witness.clone(), self.b_g2), shells.clone())
+            .stage(assemble, shells, Demand::new())
+    }
+}
+
+/// The lengths of the pieces of `total` values in a buffer of `most`.
+pub(crate) fn piece_lengths(total: usize, most: usize) -> impl Iterator<Item = usize> {
+    (0..total).step_by(most).map(move |start| most.min(total - start))
+}

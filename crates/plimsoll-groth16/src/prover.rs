@@ -1,0 +1,209 @@
+//! The prover: six steps, each of which consumes what the last one made.
+//!
+//! | step | makes | gives back |
+//! |---|---|---|
+//! | [`Prover::synthesise`] | [`Witness`]: the assignment | |
+//! | [`Prover::evaluate`] | [`Evaluated`]: a, b, c on the domain | |
+//! | [`Prover::quotient`] | [`Quotient`]: h | b and c |
+//! | [`Prover::commit`] | [`Committed`]: h, l, a and b in G1 | h |
+//! | [`Prover::b_g2`] | [`Openings`]: b in G2 | the assignment |
+//! | [`Prover::assemble`] | [`Proved`] | |
+//!
+//! [`Prover::prove_start`] is quotient and commit, after which the large vectors are gone; [`Prover::prove_finish`] is the
+//! rest, which a processor can do while a device starts on the next proof.
+//!
+//! Every buffer is taken from the stage's [`Grant`], and [`Prover::profile`] says beforehand what the grants must hold. What
+//! comes from the witness is erased when it is dropped, before its memory is freed. Time and memory access depend on the
+//! witness, as in every prover that skips zeros; do not share the machine with whom you would not tell the witness.
+
+use std::sync::Arc;
+
+use bellpepper_core::{Circuit, SynthesisError};
+use blstrs::Scalar;
+use plimsoll::ledger::{EnterError, SubmitError, TakeError, VecError};
+use plimsoll::{Bytes, Grant, JobSpec, Ledger, Profile};
+
+use crate::backend::{Backend, BackendError};
+use crate::circuit::Counts;
+use crate::domain::Domain;
+use crate::footprint::Footprint;
+use crate::keys::{HBasis, KeyMismatch, ProvingKey};
+use crate::r1cs::R1cs;
+
+mod assemble;
+mod b_g2;
+mod commit;
+mod evaluate;
+mod quotient;
+mod synthesise;
+
+pub use assemble::{Blinding, Proved};
+pub use b_g2::Openings;
+pub use commit::Committed;
+pub use evaluate::Evaluated;
+pub use quotient::Quotient;
+pub use synthesise::Witness;
+
+/// Makes proofs of one circuit with one key on one backend. Cheap to clone; all stages take `&self`.
+#[derive(Clone, Debug)]
+pub struct Prover {
+    r1cs: Arc<R1cs>,
+    key: Arc<ProvingKey>,
+    backend: Arc<dyn Backend>,
+    /// The domain, with the coset on which the key's h points want the quotient.
+    domain: Domain,
+    synthesis: Option<Bytes>,
+}
+
+/// Why a step of a proof failed. The buffers of the proof have been erased and given back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProveError {
+    /// The circuit could not compute its witness.
+    #[error("the circuit could not be synthesised: {source}")]
+    Synthesis {
+        /// What the circuit reported.
+        #[source]
+        source: SynthesisError,
+    },
+    /// The circuit's shape depends on its witness, or it is another circuit than the shape was built from.
+    #[error(
+        "the circuit changed shape: it has {found}, its shape was built with {expected}; prove it with its own shape"
+    )]
+    ShapeChanged {
+        /// The counts of the shape.
+        expected: Counts,
+        /// The counts of this synthesis, which ended at the first variable too many.
+        found: Counts,
+    },
+    /// The witness does not satisfy the circuit, so no valid proof exists.
+    #[error("the witness does not satisfy constraint {constraint} of the circuit")]
+    Unsatisfied {
+        /// The first such constraint, counted from 0.
+        constraint: usize,
+    },
+    /// The backend failed.
+    #[error("the {backend} backend failed")]
+    Backend {
+        /// The backend's name.
+        backend: &'static str,
+        /// What it reported.
+        #[source]
+        source: BackendError,
+    },
+    /// The stage's grant does not hold what the profile says.
+    #[error(transparent)]
+    Grant(#[from] TakeError),
+    /// A buffer could not be had.
+    #[error(transparent)]
+    Buffer(#[from] VecError),
+    /// The ledger refused the job ([`Prover::prove`] only).
+    #[error(transparent)]
+    Refused(#[from] SubmitError),
+    /// The ledger refused a stage ([`Prover::prove`] only).
+    #[error(transparent)]
+    Enter(#[from] EnterError),
+}
+
+impl Prover {
+    /// A prover of the circuit with this shape.
+    ///
+    /// # Errors
+    /// The key is for another circuit.
+    pub fn new(r1cs: Arc<R1cs>, key: Arc<ProvingKey>, backend: Arc<dyn Backend>) -> Result<Self, KeyMismatch> {
+        key.check_shape(&r1cs)?;
+        let domain = match key.h.basis {
+            HBasis::PowersOfTau => r1cs.domain().clone(),
+            HBasis::OddCosetLagrange => r1cs.domain().clone().with_odd_coset(),
+        };
+        Ok(Self { r1cs, key, backend, domain, synthesis: None })
+    }
+
+    /// Replaces the estimate of what the circuit allocates for itself while it is synthesised, for circuits that were
+    /// measured; see [`crate::footprint`].
+    #[must_use]
+    pub fn with_synthesis_scratch(mut self, bytes: Bytes) -> Self {
+        self.synthesis = Some(bytes);
+        self
+    }
+
+    /// The shape.
+    pub fn r1cs(&self) -> &Arc<R1cs> {
+        &self.r1cs
+    }
+
+    /// The key.
+    pub fn key(&self) -> &Arc<ProvingKey> {
+        &self.key
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
+    /// The sizes of one proof's stages on a pool of `threads` threads.
+    pub fn footprint(&self, threads: usize) -> Footprint {
+        let footprint = Footprint::new(&self.r1cs, &*self.backend, threads);
+        match self.synthesis {
+            Some(bytes) => footprint.with_synthesis(bytes),
+            None => footprint,
+        }
+    }
+
+    /// What one proof needs, stage by stage, on a pool of `threads` threads. The key and the shape are shared and not in it.
+    pub fn profile(&self, threads: usize) -> Profile {
+        self.footprint(threads).profile()
+    }
+
+    /// Makes one proof on the calling thread and its pool, as a job of its own.
+    ///
+    /// # Errors
+    /// See [`ProveError`].
+    pub fn prove<C: Circuit<Scalar>>(
+        &self,
+        ledger: &Ledger,
+        circuit: C,
+        blinding: Blinding,
+    ) -> Result<Proved, ProveError> {
+        let mut job = ledger.submit(JobSpec::new("proof", self.profile(plimsoll::pool::current_threads())))?;
+        let witness = self.synthesise(&mut job.enter(0).wait()?, circuit)?;
+        let evaluated = self.evaluate(&mut job.enter(1).wait()?, witness)?;
+        let quotient = self.quotient(&mut job.enter(2).wait()?, evaluated)?;
+        let committed = self.commit(&mut job.enter(3).wait()?, quotient)?;
+        let openings = self.b_g2(&mut job.enter(4).wait()?, committed)?;
+        let _assembling = job.enter(5).wait()?;
+        Ok(self.assemble(openings, blinding))
+    }
+
+    /// The early part: after it a, b and c are gone. The grant must hold what the profile says for `quotient` and `commit`.
+    ///
+    /// # Errors
+    /// See [`ProveError`].
+    pub fn prove_start(&self, grant: &mut Grant, evaluated: Evaluated) -> Result<Committed, ProveError> {
+        let quotient = self.quotient(grant, evaluated)?;
+        self.commit(grant, quotient)
+    }
+
+    /// The late part. The grant must hold what the profile says for `b in G2` and `assemble`.
+    ///
+    /// # Errors
+    /// See [`ProveError`].
+    pub fn prove_finish(
+        &self,
+        grant: &mut Grant,
+        committed: Committed,
+        blinding: Blinding,
+    ) -> Result<Proved, ProveError> {
+        let openings = self.b_g2(grant, committed)?;
+        Ok(self.assemble(openings, blinding))
+    }
+
+    fn backend_error(&self) -> impl Fn(BackendError) -> ProveError + use<> {
+        let backend = self.backend.name();
+        move |source| ProveError::Backend { backend, source }
+    }
+}
+
+#[cfg(test)]
+mod tests;

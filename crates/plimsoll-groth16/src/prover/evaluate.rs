@@ -1,0 +1,53 @@
+//! From the assignment to the evaluations of a, b and c on the domain.
+
+use blstrs::Scalar;
+use plimsoll::{Grant, pool};
+
+use super::synthesise::Witness;
+use super::{ProveError, Prover};
+use crate::footprint::PROVERS;
+use crate::r1cs::Matrix;
+use crate::secret::SecretVec;
+
+/// How many constraints a task compares.
+const ROWS_PER_TASK: usize = 1 << 14;
+
+/// The witness with a, b, c: one value for each point of the domain, zero beyond the constraints.
+#[derive(Debug)]
+pub struct Evaluated {
+    pub(super) witness: Witness,
+    pub(super) a: SecretVec,
+    pub(super) b: SecretVec,
+    pub(super) c: SecretVec,
+}
+
+impl Prover {
+    /// Multiplies the three matrices by the assignment, and checks that the witness satisfies the constraints: that costs a
+    /// multiplication each, and saves the making of a proof that nobody would accept.
+    ///
+    /// Takes the class `provers` from the grant.
+    ///
+    /// # Errors
+    /// [`ProveError::Unsatisfied`].
+    pub fn evaluate(&self, grant: &mut Grant, witness: Witness) -> Result<Evaluated, ProveError> {
+        let mut product = |matrix: &Matrix| -> Result<SecretVec, ProveError> {
+            let mut values = SecretVec::zeroed(grant, PROVERS, self.domain.size())?;
+            self.r1cs.evaluate(matrix, &witness.assignment, &mut values);
+            Ok(values)
+        };
+        let (a, b, c) = (product(self.r1cs.a())?, product(self.r1cs.b())?, product(self.r1cs.c())?);
+        match first_difference(&a, &b, &c) {
+            Some(constraint) => Err(ProveError::Unsatisfied { constraint }),
+            None => Ok(Evaluated { witness, a, b, c }),
+        }
+    }
+}
+
+/// The first place where a·b is not c.
+fn first_difference(a: &[Scalar], b: &[Scalar], c: &[Scalar]) -> Option<usize> {
+    let found = pool::map_indices(a.len().div_ceil(ROWS_PER_TASK), |task| {
+        let end = ((task + 1) * ROWS_PER_TASK).min(a.len());
+        (task * ROWS_PER_TASK..end).find(|&i| a[i] * b[i] != c[i])
+    });
+    found.into_iter().flatten().next()
+}

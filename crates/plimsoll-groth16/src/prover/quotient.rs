@@ -1,0 +1,50 @@
+//! From a, b, c to the quotient of a·b − c by the vanishing polynomial.
+
+use blstrs::Scalar;
+use ff::Field;
+use plimsoll::Grant;
+
+use super::evaluate::Evaluated;
+use super::synthesise::Witness;
+use super::{ProveError, Prover};
+use crate::backend::Transform;
+use crate::footprint::SCRATCH;
+use crate::keys::HBasis;
+use crate::secret::SecretVec;
+
+/// The witness with the quotient, in the basis of the key's h points.
+#[derive(Debug)]
+pub struct Quotient {
+    pub(super) witness: Witness,
+    pub(super) h: SecretVec,
+}
+
+impl Prover {
+    /// Computes the quotient in the place of a. The bytes of b and c are given back before its last transform.
+    ///
+    /// Holds `scratch` from the grant.
+    ///
+    /// # Errors
+    /// [`ProveError::Backend`].
+    pub fn quotient(&self, grant: &mut Grant, evaluated: Evaluated) -> Result<Quotient, ProveError> {
+        let Evaluated { witness, mut a, mut b, mut c } = evaluated;
+        let footprint = self.footprint(plimsoll::pool::current_threads());
+        let mut scratch = grant.take(SCRATCH, footprint.quotient_scratch())?;
+        let factor = match self.key.h.basis {
+            HBasis::PowersOfTau => self.domain.vanishing_on_coset_inverse(),
+            // The points carry it.
+            HBasis::OddCosetLagrange => Scalar::ONE,
+        };
+        self.backend
+            .quotient_on_coset(&self.domain, &mut a, &mut b, &mut c, &factor, &mut scratch)
+            .map_err(self.backend_error())?;
+        drop(b);
+        drop(c);
+        if self.key.h.basis == HBasis::PowersOfTau {
+            self.backend
+                .ntt(&self.domain, &mut a, Transform::CosetInverse, &mut scratch)
+                .map_err(self.backend_error())?;
+        }
+        Ok(Quotient { witness, h: a })
+    }
+}
