@@ -7,6 +7,13 @@ fn pool(threads: usize) -> Pool {
     Pool::new(PoolConfig { threads, ..PoolConfig::default() }).expect("threads")
 }
 
+/// Three threads: explored with at most two preemptions, or they would take minutes.
+fn check_bounded(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(builder.preemption_bound.map_or(2, |bound| bound.min(2)));
+    builder.check(model);
+}
+
 /// Push against sleep: a lost wake-up leaves the caller waiting for ever, which loom reports as a deadlock.
 #[test]
 fn a_published_task_finds_a_worker() {
@@ -31,7 +38,7 @@ fn the_end_of_a_pool_reaches_all_workers() {
 /// Steal against pop, and the thief's latch against the owner's sleep.
 #[test]
 fn a_fork_runs_once_whoever_takes_it() {
-    loom::model(|| {
+    check_bounded(|| {
         let pool = pool(2);
         assert_eq!(pool.install(|| join(|| 1, || 2)), (1, 2));
     });
@@ -40,7 +47,7 @@ fn a_fork_runs_once_whoever_takes_it() {
 /// The same for the counting latch of a scope.
 #[test]
 fn a_scope_ends_after_its_spawn() {
-    loom::model(|| {
+    check_bounded(|| {
         let pool = pool(2);
         let mut done = false;
         pool.install(|| scope(|s| s.spawn(|| done = true)));

@@ -25,12 +25,12 @@ mod imp {
     pub(crate) use loom::thread;
 
     /// loom's, which takes no `const` block.
-    macro_rules! thread_local {
+    macro_rules! loom_thread_local {
         (static $name:ident: $type:ty = const { $init:expr };) => {
             loom::thread_local! { static $name: $type = $init; }
         };
     }
-    pub(crate) use thread_local;
+    pub(crate) use loom_thread_local as thread_local;
 }
 
 pub(crate) use imp::{Arc, MutexGuard, atomic, thread, thread_local};

@@ -24,10 +24,10 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::thread;
 
 use super::worker::Worker;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::sync::thread;
 use crate::sync::{Condvar, Mutex, lock, wait};
 
 type Payload = Box<dyn Any + Send>;
