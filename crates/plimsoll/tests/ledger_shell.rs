@@ -180,3 +180,128 @@ fn a_future_needs_no_runtime_and_may_be_dropped() {
     drop(job);
     assert!(ledger.snapshot().is_empty());
 }
+
+#[test]
+fn a_buffer_is_freed_before_its_bytes_come_back() {
+    struct Probe<'a>(&'a Ledger, &'a std::cell::Cell<u64>);
+    impl Drop for Probe<'_> {
+        fn drop(&mut self) {
+            self.1.set(held(self.0));
+        }
+    }
+    let (ledger, seen) = (ledger(100), std::cell::Cell::new(0));
+    let paid = Bytes::of::<Probe<'_>>(1);
+    let mut charged = Charged::with_capacity(ledger.reserve(A, paid).wait().unwrap(), 1).unwrap();
+    charged.push(Probe(&ledger, &seen)).unwrap();
+    let charged = std::sync::Arc::new(charged.into_boxed_slice());
+    drop(charged.clone());
+    assert_eq!(
+        (seen.get(), held(&ledger)),
+        (0, paid.0),
+        "a shared buffer is charged once, until its last owner is gone"
+    );
+    drop(charged);
+    assert_eq!(
+        (seen.get(), held(&ledger)),
+        (paid.0, 0),
+        "the elements were dropped while the bytes were still charged"
+    );
+}
+
+#[test]
+fn a_panicking_stage_returns_everything() {
+    let ledger = ledger(10);
+    let profile = Profile::new().stage("s", bytes(A, 10).slots(THREADS, 2), Demand::new());
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut job = ledger.submit(JobSpec::new("job", profile.clone())).unwrap();
+        let mut grant = job.enter(0).wait().unwrap();
+        let _buffer: Charged<Vec<u8>> = grant.vec(A, 7).unwrap();
+        panic!("the stage fails");
+    }));
+    assert!(result.is_err());
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
+fn growing_a_charged_vector_pays_for_both_copies() {
+    let ledger = ledger(10);
+    let mut charged: Charged<Vec<u8>> = Charged::with_capacity(ledger.reserve(A, Bytes(4)).wait().unwrap(), 4).unwrap();
+    charged.extend_from_slice(b"abcd").unwrap();
+    let full = charged.push(b'e').unwrap_err();
+    assert_eq!((full.rejected, full.capacity), (b'e', 4));
+    charged.try_grow(2).unwrap();
+    assert_eq!((held(&ledger), &charged[..], charged.capacity()), (6, &b"abcd"[..], 6));
+    assert_eq!(ledger.snapshot().class(A).unwrap().totals.peak, 10);
+    assert!(charged.try_grow(1).is_err(), "6 and 7 do not fit into 10");
+    assert_eq!((held(&ledger), charged.bytes()), (6, Bytes(6)));
+}
+
+#[test]
+fn pinned_bytes_count_in_host_memory_too() {
+    let budget = Budget::new().space(Space::HOST, Bytes(10)).space(Space::PINNED, Bytes(6));
+    let ledger = Ledger::new(budget);
+    let pinned = Class::new("pinned", Space::PINNED);
+    let first = ledger.reserve(pinned, Bytes(6)).wait().unwrap();
+    assert!(ledger.reserve(A, Bytes(5)).try_now().is_err());
+    let host = ledger.reserve(A, Bytes(4)).wait().unwrap();
+    let error = host.into_class(pinned).unwrap_err();
+    assert!(error.to_string().starts_with("4 B of a were not moved to pinned"), "{error}");
+    drop(first);
+    let moved = error.reservation.into_class(pinned).unwrap();
+    assert_eq!((held(&ledger), ledger.snapshot().space(Space::PINNED).unwrap().held), (4, Bytes(4)));
+    drop(moved);
+}
+
+#[test]
+fn a_childs_limit_binds_the_child_and_holds_back_nobody_else() {
+    let root = Ledger::new(Budget::new().space(Space::HOST, Bytes(10)).bypass(0));
+    let child = root.child("tenant", &Budget::new().space(Space::HOST, Bytes(4)));
+    assert!(matches!(child.reserve(A, Bytes(5)).wait(), Err(ReserveError::NeverFits(_))));
+    let _first = child.reserve(A, Bytes(3)).wait().unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| child.reserve(A, Bytes(2)).wait());
+        while root.snapshot().waiters.is_empty() {
+            std::thread::yield_now();
+        }
+        let beside = root.reserve(B, Bytes(7)).try_now().expect("the child's own shortage holds back nobody else");
+        assert_eq!(held(&root), 10);
+        let sibling = child.reserve(A, Bytes(1)).try_now();
+        assert!(sibling.is_err(), "but the child itself keeps its order");
+        drop(beside);
+        drop(_first);
+        drop(waiter.join().unwrap().unwrap());
+    });
+    assert!(root.snapshot().is_empty());
+}
+
+#[test]
+fn an_urgent_job_is_served_from_the_reserve() {
+    let budget = Budget::new().space(Space::HOST, Bytes(10)).urgent_reserve(Space::HOST, Bytes(3)).bypass(0);
+    let ledger = Ledger::new(budget);
+    let _held = ledger.reserve(A, Bytes(7)).wait().unwrap();
+    assert!(ledger.reserve(A, Bytes(1)).try_now().is_err(), "the reserve is nobody else's");
+    let profile = Profile::new().stage("s", bytes(A, 3), Demand::new());
+    let mut job = ledger.submit(JobSpec::new("urgent", profile).urgent()).unwrap();
+    drop(job.enter(0).try_now().expect("the reserve has room"));
+    drop(job);
+    assert_eq!(ledger.snapshot().spaces.iter().map(|usage| usage.peak.0).sum::<u64>(), 10);
+}
+
+#[test]
+fn a_lowered_limit_takes_effect_as_jobs_finish() {
+    let ledger = ledger(10);
+    let first = ledger.reserve(A, Bytes(4)).wait().unwrap();
+    let second = ledger.reserve(B, Bytes(4)).wait().unwrap();
+    ledger.resize(Space::HOST, Bytes(5)).unwrap();
+    let limits = |ledger: &Ledger| {
+        let snapshot = ledger.snapshot();
+        let space = snapshot.space(Space::HOST).unwrap().clone();
+        (space.limit.0, space.target.0)
+    };
+    assert_eq!(limits(&ledger), (8, 5));
+    assert!(matches!(ledger.reserve(A, Bytes(6)).wait(), Err(ReserveError::NeverFits(_))));
+    drop(first);
+    assert_eq!(limits(&ledger), (5, 5));
+    assert!(ledger.resize(Space::device(0), Bytes(1)).is_err());
+    drop(second);
+}

@@ -269,6 +269,12 @@ impl LedgerState {
     fn try_grant(&mut self, id: OwnerId) -> Option<Granted> {
         let more = self.more_of(id);
         if !self.fits(&more) {
+            #[cfg(plimsoll_mutant = "chunked-acquisition")]
+            self.take_what_there_is(id);
+            return None;
+        }
+        #[cfg(plimsoll_mutant = "head-owed-bytes")]
+        if !self.leaves_room_for_the_head(id, &more) {
             return None;
         }
         let admission = !self.owners[id.0].in_flight();
@@ -347,5 +353,29 @@ impl LedgerState {
             }
             self.accounts.components[at].limit = safe;
         }
+    }
+
+    /// A fault to be caught: part of a request is taken while the rest is waited for.
+    #[cfg(plimsoll_mutant = "chunked-acquisition")]
+    fn take_what_there_is(&mut self, id: OwnerId) {
+        for (resource, amount) in self.owners[id.0].missing(self.owners[id.0].waiting.as_ref().expect("it waits").want)
+        {
+            let charged = self.accounts.charged(self.owners[id.0].account, resource).expect("charged before");
+            let free = charged.iter().map(|at| self.accounts.component(*at).free()).min().unwrap_or(0).min(amount);
+            let chunk = charged.into_iter().fold(Amounts::default(), |mut chunk, at| {
+                chunk.add(at, free);
+                chunk
+            });
+            self.charge(id, &chunk);
+            self.owners[id.0].hold(resource, free);
+        }
+    }
+
+    /// A fault to be caught: whoever comes first is owed the next bytes, whether or not it could use them.
+    #[cfg(plimsoll_mutant = "head-owed-bytes")]
+    fn leaves_room_for_the_head(&mut self, id: OwnerId, more: &Amounts) -> bool {
+        let Some(head) = self.queues.growths().into_iter().chain(self.queues.admissions()).next() else { return true };
+        let owed = self.more_of(head);
+        head == id || owed.iter().all(|(at, amount)| amount + more.of(at) <= self.accounts.component(at).free())
     }
 }
