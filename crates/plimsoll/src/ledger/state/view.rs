@@ -50,6 +50,8 @@ pub struct WaitView {
 /// A job or a free-standing reservation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerView {
+    /// The account that it is charged to: for an urgent job the one that it was, or will be tried to be, admitted by.
+    pub account: AccountId,
     /// Where it stands.
     pub stand: Stand,
     /// What it waits for.
@@ -78,6 +80,16 @@ impl LedgerState {
         charged.into_iter().map(|component| component as usize).collect()
     }
 
+    /// The account that urgent jobs of this one are charged to, where there is a reserve for them.
+    pub fn urgent(&self, account: AccountId) -> Option<AccountId> {
+        self.accounts.urgent(account)
+    }
+
+    /// How many later admissions may pass a waiting request.
+    pub fn bypass(&self) -> u32 {
+        self.bypass
+    }
+
     /// The owners that exist.
     pub fn owners(&self) -> impl Iterator<Item = OwnerId> + '_ {
         self.owners.iter().map(|(index, _)| OwnerId(index))
@@ -104,7 +116,8 @@ impl LedgerState {
         let mut holdings = owner.holdings.to_vec();
         holdings.sort();
         let plain = |amounts: &super::Amounts| amounts.iter().map(|(id, amount)| (id as usize, amount)).collect();
-        Some(OwnerView { stand, waiting, holdings, claim: plain(&owner.claim), leaves: plain(&owner.leaves) })
+        let account = owner.account;
+        Some(OwnerView { account, stand, waiting, holdings, claim: plain(&owner.claim), leaves: plain(&owner.leaves) })
     }
 
     fn waiting_ages(&self) -> impl Iterator<Item = u64> + '_ {

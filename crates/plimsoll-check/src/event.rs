@@ -1,0 +1,79 @@
+//! What can happen in a world, and where its actors stand.
+
+/// Where a job or reservation of a world stands. The stages of a reservation are its levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum At {
+    /// It has not arrived.
+    Absent,
+    /// It has asked for this stage and waits.
+    Waiting(usize),
+    /// This stage is granted and runs; of a reservation: this level is held.
+    Running(usize),
+    /// It stands before this stage and has not asked for it.
+    Between(usize),
+    /// It failed and will be submitted again.
+    Failed,
+    /// It has ended, and its results are still held.
+    Results,
+    /// It has ended and holds nothing; or it was refused.
+    Gone,
+}
+
+/// What can happen in one step. Actors go by their number, in the order in which the world names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Event {
+    /// A job is submitted and asks for its first stage; a reservation is asked for.
+    Arrive(usize),
+    /// A job's stage ends. It keeps what its profile says and asks for the next stage, or ends.
+    EndStage(usize),
+    /// A job returns what it will not keep, inside its stage.
+    ReleaseEarly(usize),
+    /// A job or reservation tries to take more than it declared.
+    TryGrow(usize),
+    /// A reservation asks for its next level.
+    Grow(usize),
+    /// A job or reservation is given up for good.
+    Cancel(usize),
+    /// A job takes its request back, also when the grant has just arrived.
+    Withdraw(usize),
+    /// A job that stands between stages asks for the next one.
+    Ask(usize),
+    /// A job's stage fails.
+    Fail(usize),
+    /// A job that failed is submitted again.
+    Retry(usize),
+    /// A job's results are dropped.
+    DropResults(usize),
+    /// The results of all jobs of this actor's kind are dropped.
+    DropAllResults(usize),
+    /// A reservation is dropped.
+    Return(usize),
+    /// The next of the world's new limits is set.
+    Resize(usize),
+    /// The ledger is closed.
+    Close,
+}
+
+impl Event {
+    /// The actor that it happens to, if it is one.
+    pub fn actor(self) -> Option<usize> {
+        match self {
+            Event::Arrive(actor)
+            | Event::EndStage(actor)
+            | Event::ReleaseEarly(actor)
+            | Event::TryGrow(actor)
+            | Event::Grow(actor)
+            | Event::Cancel(actor)
+            | Event::Withdraw(actor)
+            | Event::Ask(actor)
+            | Event::Fail(actor)
+            | Event::Retry(actor)
+            | Event::DropResults(actor)
+            | Event::DropAllResults(actor)
+            | Event::Return(actor) => Some(actor),
+            Event::Resize(_) | Event::Close => None,
+        }
+    }
+}

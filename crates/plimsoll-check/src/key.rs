@@ -1,0 +1,89 @@
+//! When two states are the same: they are found equal when everything from here on is the same but for the names of jobs
+//! of one kind.
+//!
+//! Ages count by their rank. Statistics (peaks, sums, the slab's numbering) do not count. The whole key is kept, not a
+//! hash of it, so that no collision can hide a state.
+
+use crate::event::At;
+use crate::setup::Setup;
+use crate::state::{Held, State};
+
+/// The canonical form of a state.
+pub(crate) type Key = Box<[u8]>;
+
+pub(crate) fn key(setup: &Setup<'_>, state: &State) -> Key {
+    let mut key = Vec::with_capacity(128);
+    put(&mut key, state.resizes_done as u64);
+    put(&mut key, u64::from(state.closed));
+    for component in state.ledger.components() {
+        put(&mut key, component.limit);
+    }
+    let mut actors: Vec<(usize, Vec<u8>)> =
+        (0..state.actors.len()).map(|actor| (setup.world.actors[actor], of_actor(setup, state, actor))).collect();
+    // Jobs of one kind are alike: their order does not count.
+    actors.sort();
+    for (_, actor) in actors {
+        put(&mut key, actor.len() as u64);
+        key.extend(actor);
+    }
+    key.into()
+}
+
+fn of_actor(setup: &Setup<'_>, state: &State, actor: usize) -> Vec<u8> {
+    let mut key = Vec::with_capacity(32);
+    let known = &state.actors[actor];
+    let (tag, stage) = match known.at {
+        At::Absent => (0, 0),
+        At::Waiting(stage) => (1, stage),
+        At::Running(stage) => (2, stage),
+        At::Between(stage) => (3, stage),
+        At::Failed => (4, 0),
+        At::Results => (5, 0),
+        At::Gone => return vec![6],
+    };
+    put(&mut key, tag);
+    put(&mut key, stage as u64);
+    let flags = [known.tried, known.released, known.abandoned, known.extra.is_some()];
+    put(&mut key, flags.iter().fold(0, |sum, flag| sum * 2 + u64::from(*flag)));
+    put(&mut key, u64::from(known.withdraws_left));
+    put(&mut key, u64::from(known.retries_left));
+    put_held(&mut key, &known.pieces);
+    put_held(&mut key, &known.left);
+    if tag == 1 {
+        let older = |other: &&crate::state::Actor| {
+            matches!(other.at, At::Waiting(_)) && other.arrived < known.arrived
+        };
+        put(&mut key, state.actors.iter().filter(older).count() as u64);
+        put(&mut key, u64::from(known.passed));
+    }
+    if let Some(view) = known.id.and_then(|id| state.ledger.owner(id)) {
+        put(&mut key, u64::from(view.account != setup.plans[setup.world.actors[actor]].0.account));
+        for sparse in [view.claim, view.leaves] {
+            put(&mut key, sparse.len() as u64);
+            for (component, amount) in sparse {
+                put(&mut key, component as u64);
+                put(&mut key, amount);
+            }
+        }
+    }
+    key
+}
+
+fn put_held(key: &mut Vec<u8>, held: &Held) {
+    put(key, held.len() as u64);
+    for (class, bytes) in held {
+        // Within one kind, few classes are held; their names tell them apart.
+        put(key, class.name().len() as u64);
+        key.extend(class.name().as_bytes());
+        put(key, *bytes);
+    }
+}
+
+/// Seven bits a byte: small numbers, which is all there are, take one.
+fn put(key: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        key.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    key.push(number as u8);
+}

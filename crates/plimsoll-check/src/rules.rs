@@ -1,0 +1,316 @@
+//! What must hold in every reachable state.
+
+use std::fmt;
+
+use plimsoll::{Bytes, Class, Resource, Space};
+
+use crate::bypass;
+use crate::event::{At, Event};
+use crate::facts::{Facts, OwnerFacts};
+use crate::setup::{Plan, Setup, Vector};
+use crate::state::State;
+use crate::view::View;
+use crate::world::Kind;
+
+/// A rule that was broken: an invariant of the ledger, or one of the world's own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Rule {
+    /// I1: what all owners hold is what the ledger counts as held; and each holds what it was granted and has not
+    /// returned.
+    Conservation,
+    /// I1: a request is granted whole, exactly what was missing, or not at all.
+    Whole,
+    /// I2: nothing is held beyond a limit; nor really held, where a kind says that this differs.
+    Line,
+    /// The jobs in flight can be finished one after another: in some order, all of which are tried.
+    Safety,
+    /// Nothing waits that the rules of admission would let in now.
+    Settled,
+    /// I4: whenever something waits, something runs that will return what it holds.
+    Progress,
+    /// I5: no waiting request is passed by more admissions than the budget says; and the ledger counts right.
+    Bypass,
+    /// I7: what has ended holds nothing, and is forgotten.
+    NothingLost,
+    /// I8: what never fits is refused at once, what fits is not, and nothing waits that never fits.
+    NeverFits,
+    /// A lowered limit is as low as what is held and the safety of the state allow.
+    Resize,
+    /// The ledger answers what it was asked for, and nothing else.
+    Answer,
+    /// The ledger panicked.
+    NoPanic,
+    /// An invariant of the world's own.
+    Invariant(String),
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rule::Conservation => "conservation",
+            Rule::Whole => "whole grants",
+            Rule::Line => "the line",
+            Rule::Safety => "safety",
+            Rule::Settled => "nothing grantable waits",
+            Rule::Progress => "progress",
+            Rule::Bypass => "bounded bypass",
+            Rule::NothingLost => "nothing lost",
+            Rule::NeverFits => "never-fits fails at once",
+            Rule::Resize => "stepwise resize",
+            Rule::Answer => "the right answer",
+            Rule::NoPanic => "no panic",
+            Rule::Invariant(name) => name,
+        })
+    }
+}
+
+/// A rule that does not hold, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken {
+    pub(crate) rule: Rule,
+    pub(crate) why: String,
+}
+
+impl Broken {
+    pub(crate) fn new(rule: Rule, why: String) -> Broken {
+        Broken { rule, why }
+    }
+}
+
+/// Checks everything in one state. `possible` are the events that can happen in it.
+pub(crate) fn check(setup: &Setup<'_>, state: &State, possible: &[Event]) -> Result<(), Broken> {
+    let facts = Facts::of(setup, state);
+    books(setup, state, &facts)?;
+    line(setup, state, &facts)?;
+    really(setup, state)?;
+    if !facts.some_order_finishes() {
+        return Err(Broken::new(Rule::Safety, "no order finishes everything in flight".into()));
+    }
+    resized(setup, &facts)?;
+    for waiter in facts.owners.iter().filter(|owner| owner.need.is_some()) {
+        waits_rightly(setup, state, &facts, waiter)?;
+    }
+    progress(setup, state, &facts, possible)?;
+    if possible.is_empty() && (state.ledger.owners().next().is_some() || facts.held.iter().any(|held| *held != 0)) {
+        return Err(Broken::new(Rule::NothingLost, "nothing more can happen, but something is still held".into()));
+    }
+    let view = View { setup, state };
+    for (name, holds) in &setup.world.invariants {
+        holds(&view).map_err(|why| Broken::new(Rule::Invariant(name.clone()), why))?;
+    }
+    Ok(())
+}
+
+/// Whether an actor's claim can be served at all.
+pub(crate) fn attainable(setup: &Setup<'_>, state: &State, actor: usize) -> Result<(), String> {
+    let components = state.ledger.components();
+    let fits = |plan: &Plan| {
+        (0..components.len()).find(|&at| {
+            let attainable = components[at].target.saturating_sub(components[at].retained);
+            plan.claims[0][at] > attainable
+        })
+    };
+    let (plan, urgent) = &setup.plans[setup.world.actors[actor]];
+    match fits(plan) {
+        Some(_) if urgent.as_ref().is_some_and(|plan| fits(plan).is_none()) => Ok(()),
+        Some(at) => {
+            let label = &setup.components[at].label;
+            Err(format!("its claim of {} is more than {label} can ever serve", plan.claims[0][at]))
+        }
+        None => Ok(()),
+    }
+}
+
+/// I1 and I7: the ledger's books against what the actors have in their hands.
+fn books(setup: &Setup<'_>, state: &State, facts: &Facts) -> Result<(), Broken> {
+    for (actor, known) in state.actors.iter().enumerate() {
+        let name = &setup.names[actor];
+        let mine = state.holdings(setup, actor);
+        let view = known.id.and_then(|id| state.ledger.owner(id));
+        let books = view.as_ref().map(|view| view.holdings.clone()).unwrap_or_default();
+        if mine != books {
+            let why = format!("{name} has {mine:?} in its hands, the books say {books:?}");
+            return Err(Broken::new(Rule::Conservation, why));
+        }
+        let waits = view.as_ref().is_some_and(|view| view.waiting.is_some());
+        if waits != matches!(known.at, At::Waiting(_)) {
+            return Err(Broken::new(Rule::Answer, format!("{name} stands at {:?}, its request waits: {waits}", known.at)));
+        }
+    }
+    let known = state.actors.iter().filter(|actor| actor.id.is_some()).count();
+    let there = state.ledger.owners().count();
+    if known != there {
+        let why = format!("the ledger remembers {there} jobs and reservations, of which {known} exist");
+        return Err(Broken::new(Rule::NothingLost, why));
+    }
+    for (at, held) in facts.held.iter().enumerate() {
+        let sum: u64 = facts.owners.iter().map(|owner| owner.held[at]).sum();
+        if sum != *held {
+            let label = &setup.components[at].label;
+            let why = format!("{held} of {label} count as held, but what is held adds up to {sum}");
+            return Err(Broken::new(Rule::Conservation, why));
+        }
+    }
+    Ok(())
+}
+
+/// I2, component by component, and the limits that were asked for.
+fn line(setup: &Setup<'_>, state: &State, facts: &Facts) -> Result<(), Broken> {
+    for (at, component) in setup.components.iter().enumerate() {
+        if facts.held[at] > facts.limit[at] || facts.limit[at] < facts.target[at] {
+            let (held, limit, target) = (facts.held[at], facts.limit[at], facts.target[at]);
+            let why = format!("{held} of {} are held, the limit is {limit}, asked for {target}", component.label);
+            return Err(Broken::new(Rule::Line, why));
+        }
+    }
+    // The urgent reserve is a part of its space's limit, not something beside it.
+    for (space, asked_for) in asked_for(setup, state) {
+        let is_part = |at: &usize| {
+            let component = &setup.components[*at];
+            !component.child && component.kind == plimsoll::ledger::state::Kind::Space(space)
+        };
+        let target: u64 = (0..facts.target.len()).filter(is_part).map(|at| facts.target[at]).sum();
+        if target != asked_for {
+            let why = format!("{space} has a limit of {asked_for}, but {target} may be held");
+            return Err(Broken::new(Rule::Line, why));
+        }
+    }
+    Ok(())
+}
+
+/// The root's limit of each space, as it was last set.
+fn asked_for<'a>(setup: &'a Setup<'_>, state: &'a State) -> impl Iterator<Item = (Space, u64)> + 'a {
+    let spaces = setup.components.iter().filter(|component| !component.child && !component.urgent);
+    spaces.filter_map(move |component| {
+        let plimsoll::ledger::state::Kind::Space(space) = component.kind else { return None };
+        let resized = setup.resizes[..state.resizes_done].iter().rev();
+        let resized = resized.filter(|(account, _, _)| *account == component.account).find(|entry| entry.1 == space);
+        let limit = resized.map_or_else(|| setup.world.budget.limit(space).unwrap_or_default().0, |entry| entry.2);
+        Some((space, limit))
+    })
+}
+
+/// I2 for what is really held.
+fn really(setup: &Setup<'_>, state: &State) -> Result<(), Broken> {
+    let any = setup.world.kinds.iter().any(|kind| matches!(kind, Kind::Job(job) if job.really.is_some()));
+    if !any {
+        return Ok(());
+    }
+    let view = View { setup, state };
+    for (space, limit) in asked_for(setup, state) {
+        let real = view.really_in(space);
+        if real.0 > limit {
+            let why = format!("{real} of {space} are really held, the limit is {}", Bytes(limit));
+            return Err(Broken::new(Rule::Line, why));
+        }
+    }
+    Ok(())
+}
+
+/// A limit above the one that was asked for is there for a reason.
+fn resized(setup: &Setup<'_>, facts: &Facts) -> Result<(), Broken> {
+    for at in 0..facts.limit.len() {
+        let (limit, target) = (facts.limit[at], facts.target[at]);
+        if limit > target && limit > facts.held[at] {
+            let mut lower = facts.clone();
+            lower.limit[at] -= 1;
+            if lower.some_order_finishes() {
+                let label = &setup.components[at].label;
+                let why = format!("the limit of {label} is still {limit}, but one less would do; asked for {target}");
+                return Err(Broken::new(Rule::Resize, why));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// I5, I8, and that whatever waits cannot be granted.
+fn waits_rightly(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> Result<(), Broken> {
+    let name = &setup.names[waiter.actor];
+    let bypass = setup.ledger.bypass();
+    let passed = state.actors[waiter.actor].passed;
+    if passed > bypass || waiter.passed != passed {
+        let counted = waiter.passed;
+        let why = format!("{name} was passed {passed} times, the ledger counted {counted}; at most {bypass} are allowed");
+        return Err(Broken::new(Rule::Bypass, why));
+    }
+    if !waiter.in_flight {
+        if state.closed {
+            return Err(Broken::new(Rule::Answer, format!("{name} waits for admission to a closed ledger")));
+        }
+        if let Err(unattainable) = attainable(setup, state, waiter.actor) {
+            return Err(Broken::new(Rule::NeverFits, format!("{name} waits, but {unattainable}")));
+        }
+    }
+    let need = waiter.need.as_ref().expect("it waits");
+    let reserve = setup.plans[setup.world.actors[waiter.actor]].1.as_ref().filter(|_| !waiter.in_flight);
+    if is_grantable(setup, state, facts, waiter, need) || reserve.is_some_and(|plan| urgently(setup, state, facts, waiter, plan)) {
+        return Err(Broken::new(Rule::Settled, format!("{name} waits, but could be granted")));
+    }
+    Ok(())
+}
+
+fn is_grantable(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts, need: &Vector) -> bool {
+    if !facts.fits(need) || (!waiter.in_flight && !facts.below_target(need)) {
+        return false;
+    }
+    if !facts.with_granted(waiter.actor).some_order_finishes() {
+        return false;
+    }
+    let held_back = |&other: &usize| {
+        state.actors[other].passed >= setup.ledger.bypass()
+            && !bypass::is_exempt(setup, facts, other, waiter.actor)
+    };
+    waiter.in_flight || !bypass::passed_by(state, waiter.actor).iter().any(held_back)
+}
+
+/// Whether an urgent job could be admitted from the reserve.
+fn urgently(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts, plan: &Plan) -> bool {
+    let mut facts = facts.clone();
+    let owner = facts.owners.iter_mut().find(|owner| owner.actor == waiter.actor).expect("it waits");
+    let first = setup.job(waiter.actor).profile.stages()[0].peak.clone();
+    owner.account = plan.account;
+    owner.claim.clone_from(&plan.claims[0]);
+    owner.leaves.clone_from(&plan.leaves);
+    owner.need = Some(setup.vector(plan.account, first.iter()));
+    let owner = owner.clone();
+    is_grantable(setup, state, &facts, &owner, owner.need.as_ref().expect("set above"))
+}
+
+/// I4 as safety: a state in which something waits must have something that runs and will return what it holds.
+///
+/// Jobs in flight were promised to finish, so they may only have to wait for what runs. Admissions may also have to wait
+/// for results that somebody is going to drop.
+fn progress(setup: &Setup<'_>, state: &State, facts: &Facts, possible: &[Event]) -> Result<(), Broken> {
+    let runs = |(actor, known): (usize, &crate::state::Actor)| match (known.at, setup.kind(actor)) {
+        (At::Running(_), Kind::Reservation(kind)) => !kind.retained,
+        (At::Running(_) | At::Between(_), _) => true,
+        _ => false,
+    };
+    if state.actors.iter().enumerate().any(runs) {
+        return Ok(());
+    }
+    let drops = possible.iter().any(|event| matches!(event, Event::DropResults(_) | Event::DropAllResults(_)));
+    let stuck = facts.owners.iter().find(|owner| owner.need.is_some() && (owner.in_flight || !drops));
+    match stuck {
+        Some(owner) => {
+            let name = &setup.names[owner.actor];
+            Err(Broken::new(Rule::Progress, format!("{name} waits, and nothing runs that could return anything")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The space that bytes of a class are in, and whether they count in another one as well.
+pub(crate) fn counts_in(class: Class, space: Space) -> bool {
+    class.space() == space || (class.space() == Space::PINNED && space == Space::HOST)
+}
+
+/// The class of a resource, if it is bytes.
+pub(crate) fn class_of(resource: Resource) -> Option<Class> {
+    match resource {
+        Resource::Class(class) => Some(class),
+        Resource::Slots(_) => None,
+    }
+}

@@ -1,0 +1,582 @@
+//! A state of the world: the shipped [`LedgerState`], and beside it what each job has in its hands.
+//!
+//! The actors do with the state machine what the crate's handles (`Job`, `Grant`, `Reservation`) do with it, call for
+//! call. What comes out of it is held against what each of them asked for.
+
+use std::sync::Arc;
+
+use plimsoll::ledger::error::{ReserveError, SubmitError};
+use plimsoll::ledger::state::{Granted, LedgerState, Outcome, OwnerId, Refusal, Standing};
+use plimsoll::{Bytes, Class, Demand, JobSpec, Resource};
+
+use crate::bypass;
+use crate::event::{At, Event};
+use crate::rules::{self, Broken, Rule};
+use crate::setup::Setup;
+use crate::world::{Kind, ReservationKind};
+
+/// Bytes by class, sorted, without zeros.
+pub(crate) type Held = Vec<(Class, u64)>;
+
+/// A job or reservation of the world, and what it has in its hands.
+#[derive(Clone, Debug)]
+pub(crate) struct Actor {
+    pub(crate) at: At,
+    pub(crate) id: Option<OwnerId>,
+    /// What its reservations hold: one reservation a class.
+    pub(crate) pieces: Held,
+    /// What the grant of the running stage has left.
+    pub(crate) left: Held,
+    /// What it took beyond what it declared.
+    pub(crate) extra: Option<(Class, u64)>,
+    /// It has tried to.
+    pub(crate) tried: bool,
+    /// It has released early in the running stage.
+    pub(crate) released: bool,
+    /// It was given up; the stage runs on for nobody.
+    pub(crate) abandoned: bool,
+    pub(crate) withdraws_left: u8,
+    pub(crate) retries_left: u8,
+    /// When its waiting request arrived: later ones are larger.
+    pub(crate) arrived: u64,
+    /// The later admissions that passed its waiting request, by the check's own count.
+    pub(crate) passed: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) ledger: LedgerState,
+    pub(crate) actors: Vec<Actor>,
+    pub(crate) resizes_done: usize,
+    pub(crate) closed: bool,
+    arrivals: u64,
+}
+
+/// What an event brought about.
+#[derive(Clone, Debug)]
+pub(crate) enum Happened {
+    Granted(usize, usize),
+    Refused(usize, String),
+}
+
+impl State {
+    pub(crate) fn new(setup: &Setup<'_>) -> State {
+        let actor = |actor: usize| {
+            let (withdraws_left, retries_left) = match setup.kind(actor) {
+                Kind::Job(job) => (job.withdraws, job.retries),
+                Kind::Reservation(_) => (0, 0),
+            };
+            Actor {
+                at: At::Absent,
+                id: None,
+                pieces: Held::new(),
+                left: Held::new(),
+                extra: None,
+                tried: false,
+                released: false,
+                abandoned: false,
+                withdraws_left,
+                retries_left,
+                arrived: 0,
+                passed: 0,
+            }
+        };
+        let actors = (0..setup.names.len()).map(actor).collect();
+        State { ledger: setup.ledger.clone(), actors, resizes_done: 0, closed: false, arrivals: 0 }
+    }
+
+    /// What an actor should hold by its own account.
+    pub(crate) fn holdings(&self, setup: &Setup<'_>, actor: usize) -> Vec<(Resource, u64)> {
+        let state = &self.actors[actor];
+        let mut demand = Demand::new();
+        for &(class, bytes) in state.pieces.iter().chain(&state.left).chain(&state.extra) {
+            demand = demand.bytes(class, Bytes(bytes));
+        }
+        if let Kind::Job(job) = setup.kind(actor) {
+            let stages = job.profile.stages();
+            let slots = match state.at {
+                At::Running(stage) => Some(&stages[stage].peak),
+                At::Waiting(stage) | At::Between(stage) if stage > 0 => Some(&stages[stage - 1].keep),
+                _ => None,
+            };
+            for (resource, count) in slots.into_iter().flat_map(Demand::iter) {
+                if let Resource::Slots(slots) = resource {
+                    demand = demand.slots(slots, count);
+                }
+            }
+        }
+        demand.iter().collect()
+    }
+
+    /// Lets an event happen, which must be possible here.
+    pub(crate) fn apply(&mut self, setup: &Setup<'_>, event: Event) -> Result<Vec<Happened>, Broken> {
+        let mut step = Step { setup, state: self, out: Vec::new(), happened: Vec::new() };
+        match event {
+            Event::Arrive(actor) | Event::Retry(actor) => {
+                if event == Event::Retry(actor) {
+                    step.state.actors[actor].retries_left -= 1;
+                }
+                match setup.kind(actor) {
+                    Kind::Job(_) => step.submit(actor)?,
+                    Kind::Reservation(kind) => step.open(actor, kind)?,
+                }
+            }
+            Event::EndStage(actor) => step.end_stage(actor)?,
+            Event::ReleaseEarly(actor) => step.release_early(actor)?,
+            Event::TryGrow(actor) => step.try_grow(actor)?,
+            Event::Grow(actor) => step.grow(actor)?,
+            Event::Cancel(actor) => step.cancel(actor)?,
+            Event::Withdraw(actor) => step.withdraw(actor)?,
+            Event::Ask(actor) => {
+                let At::Between(stage) = step.state.actors[actor].at else { unreachable!("it stands between stages") };
+                step.ask(actor, stage)?;
+            }
+            Event::Fail(actor) => step.fail(actor)?,
+            Event::DropResults(actor) | Event::Return(actor) => step.drop_all(actor)?,
+            Event::DropAllResults(actor) => {
+                for sibling in setup.siblings(actor) {
+                    if step.state.actors[sibling].at == At::Results {
+                        step.drop_all(sibling)?;
+                    }
+                }
+            }
+            Event::Resize(number) => {
+                step.state.resizes_done += 1;
+                let (account, space, limit) = setup.resizes[number];
+                let resized = step.state.ledger.resize(account, space, Bytes(limit), &mut step.out);
+                resized.map_err(|error| Broken::new(Rule::Answer, error.to_string()))?;
+                step.pass_on()?;
+            }
+            Event::Close => {
+                step.state.closed = true;
+                step.state.ledger.close(&mut step.out);
+                step.pass_on()?;
+            }
+        }
+        Ok(step.happened)
+    }
+}
+
+/// One event on its way.
+struct Step<'a> {
+    setup: &'a Setup<'a>,
+    state: &'a mut State,
+    out: Vec<Outcome>,
+    happened: Vec<Happened>,
+}
+
+impl Step<'_> {
+    fn id(&self, actor: usize) -> OwnerId {
+        self.state.actors[actor].id.expect("the ledger knows it")
+    }
+
+    /// Puts an actor on the waiting list.
+    fn waits(&mut self, actor: usize, stage: usize) {
+        self.state.arrivals += 1;
+        let waiting = &mut self.state.actors[actor];
+        waiting.at = At::Waiting(stage);
+        waiting.arrived = self.state.arrivals;
+        waiting.passed = 0;
+    }
+
+    fn submit(&mut self, actor: usize) -> Result<(), Broken> {
+        let job = self.setup.job(actor);
+        let mut spec = JobSpec::new(&self.setup.names[actor], job.profile.clone()).priority(job.priority);
+        spec.urgent = job.urgent;
+        let account = self.setup.plans[self.setup.world.actors[actor]].0.account;
+        let fits = rules::attainable(self.setup, self.state, actor);
+        match self.state.ledger.submit(account, spec) {
+            Ok(id) => {
+                self.state.actors[actor].id = Some(id);
+                if let Err(unattainable) = fits {
+                    return Err(Broken::new(
+                        Rule::NeverFits,
+                        format!("{} is taken on, but {unattainable}", self.setup.names[actor]),
+                    ));
+                }
+                self.ask(actor, 0)
+            }
+            Err(SubmitError::NeverFits(_)) if fits.is_err() => self.gone(actor, "never fits"),
+            Err(SubmitError::Closed { .. }) if self.state.closed => self.gone(actor, "closed"),
+            Err(error) => Err(Broken::new(Rule::NeverFits, format!("refused although it fits: {error}"))),
+        }
+    }
+
+    fn open(&mut self, actor: usize, kind: &ReservationKind) -> Result<(), Broken> {
+        let standing = Standing {
+            name: self.setup.names[actor].clone(),
+            class: kind.class,
+            bytes: kind.levels[0],
+            max: (kind.levels.len() > 1).then(|| kind.levels[kind.levels.len() - 1]),
+            priority: kind.priority,
+            retained: kind.retained,
+        };
+        let account = self.setup.plans[self.setup.world.actors[actor]].0.account;
+        let fits = rules::attainable(self.setup, self.state, actor);
+        self.waits(actor, 0);
+        match self.state.ledger.open(0, account, standing, &mut self.out) {
+            Ok(id) => {
+                self.state.actors[actor].id = Some(id);
+                if let Err(unattainable) = fits {
+                    return Err(Broken::new(
+                        Rule::NeverFits,
+                        format!("{} waits or is granted, but {unattainable}", self.setup.names[actor]),
+                    ));
+                }
+                self.pass_on()
+            }
+            Err(ReserveError::NeverFits(_)) if fits.is_err() => self.gone(actor, "never fits"),
+            Err(ReserveError::Closed { .. }) if self.state.closed => self.gone(actor, "closed"),
+            Err(error) => Err(Broken::new(Rule::NeverFits, format!("refused although it fits: {error}"))),
+        }
+    }
+
+    fn gone(&mut self, actor: usize, why: &str) -> Result<(), Broken> {
+        self.state.actors[actor].at = At::Gone;
+        self.happened.push(Happened::Refused(actor, why.into()));
+        Ok(())
+    }
+
+    fn ask(&mut self, actor: usize, stage: usize) -> Result<(), Broken> {
+        self.waits(actor, stage);
+        let id = self.id(actor);
+        match self.state.ledger.enter(0, id, stage, &mut self.out) {
+            Ok(()) => self.pass_on(),
+            Err(error) if stage == 0 && (self.state.closed || rules::attainable(self.setup, self.state, actor).is_err()) => {
+                // A limit was lowered, or the ledger closed, since it was submitted.
+                self.gone(actor, &error.to_string())?;
+                self.forget(actor)
+            }
+            Err(error) => Err(Broken::new(Rule::Answer, error.to_string())),
+        }
+    }
+
+    fn end_stage(&mut self, actor: usize) -> Result<(), Broken> {
+        let At::Running(stage) = self.state.actors[actor].at else { unreachable!("a stage is running") };
+        let id = self.id(actor);
+        self.return_extra(actor)?;
+        if self.state.actors[actor].abandoned {
+            self.end_grant(actor);
+            self.pass_on()?;
+            return self.drop_all(actor);
+        }
+        let stages = self.setup.job(actor).profile.stages();
+        let keep = &stages[stage].keep;
+        let classes: Vec<Class> = stages[stage].peak.iter().filter_map(|entry| class_of(entry.0)).collect();
+        for class in classes {
+            let (piece, left) = (self.piece(actor, class), of(&self.state.actors[actor].left, class));
+            // Slots aside, what is kept is what is there: an early release leaves exactly that.
+            let keep = keep.of(class).min(piece + left);
+            if keep > piece {
+                if piece == 0 {
+                    self.state.ledger.attach(id, class);
+                }
+                set(&mut self.state.actors[actor].left, class, left - (keep - piece));
+            } else if keep == 0 && piece > 0 {
+                self.state.ledger.drop_piece(id, class, Bytes(piece), &mut self.out);
+            } else if keep < piece {
+                self.state.ledger.release(id, class, Bytes(piece - keep), &mut self.out);
+            }
+            set(&mut self.state.actors[actor].pieces, class, keep);
+            self.pass_on()?;
+        }
+        self.end_grant(actor);
+        if stage + 1 < stages.len() {
+            self.state.actors[actor].at = At::Between(stage + 1);
+            self.pass_on()?;
+            if !self.setup.job(actor).pauses {
+                self.ask(actor, stage + 1)?;
+            }
+            return Ok(());
+        }
+        self.state.actors[actor].at = At::Results;
+        self.state.ledger.end(id, &mut self.out);
+        if self.state.actors[actor].pieces.is_empty() {
+            self.state.actors[actor].id = None;
+            let really = self.setup.job(actor).really.as_ref().and_then(|profile| profile.stages().last());
+            if really.is_none_or(|stage| stage.keep.is_empty()) {
+                self.state.actors[actor].at = At::Gone;
+            }
+        }
+        self.pass_on()
+    }
+
+    /// The grant is dropped, with what it has left.
+    fn end_grant(&mut self, actor: usize) {
+        let id = self.id(actor);
+        let left = std::mem::take(&mut self.state.actors[actor].left);
+        let unattached: Vec<(Class, Bytes)> = left.into_iter().map(|(class, bytes)| (class, Bytes(bytes))).collect();
+        self.state.actors[actor].released = false;
+        self.state.ledger.end_stage(id, &unattached, &mut self.out);
+    }
+
+    fn release_early(&mut self, actor: usize) -> Result<(), Broken> {
+        let At::Running(stage) = self.state.actors[actor].at else { unreachable!("a stage is running") };
+        let id = self.id(actor);
+        self.state.actors[actor].released = true;
+        let keep = self.setup.job(actor).profile.stages()[stage].keep.clone();
+        for (class, left) in self.state.actors[actor].left.clone() {
+            let piece = self.piece(actor, class);
+            let surplus = (piece + left).saturating_sub(keep.of(class)).min(left);
+            if surplus > 0 {
+                set(&mut self.state.actors[actor].left, class, left - surplus);
+                self.state.ledger.attach(id, class);
+                self.state.ledger.drop_piece(id, class, Bytes(surplus), &mut self.out);
+                self.pass_on()?;
+            }
+        }
+        for (class, piece) in self.state.actors[actor].pieces.clone() {
+            let surplus = piece.saturating_sub(keep.of(class));
+            if surplus > 0 {
+                set(&mut self.state.actors[actor].pieces, class, piece - surplus);
+                if piece == surplus {
+                    self.state.ledger.drop_piece(id, class, Bytes(surplus), &mut self.out);
+                } else {
+                    self.state.ledger.release(id, class, Bytes(surplus), &mut self.out);
+                }
+                self.pass_on()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn try_grow(&mut self, actor: usize) -> Result<(), Broken> {
+        let id = self.id(actor);
+        self.state.actors[actor].tried = true;
+        let (class, bytes) = match self.setup.kind(actor) {
+            Kind::Job(job) => job.grows.expect("it tries to grow"),
+            Kind::Reservation(kind) => (kind.class, kind.tries.expect("it tries to grow")),
+        };
+        let is_job = matches!(self.setup.kind(actor), Kind::Job(_));
+        if is_job {
+            self.state.ledger.attach(id, class);
+        }
+        match self.state.ledger.try_grow(id, class, bytes) {
+            Ok(()) if is_job => self.state.actors[actor].extra = Some((class, bytes.0)),
+            Ok(()) => {
+                let piece = self.piece(actor, class);
+                set(&mut self.state.actors[actor].pieces, class, piece + bytes.0);
+            }
+            Err(_) if is_job => self.state.ledger.drop_piece(id, class, Bytes::ZERO, &mut self.out),
+            Err(_) => {}
+        }
+        self.pass_on()
+    }
+
+    fn return_extra(&mut self, actor: usize) -> Result<(), Broken> {
+        if let Some((class, bytes)) = self.state.actors[actor].extra.take() {
+            let id = self.id(actor);
+            self.state.ledger.drop_piece(id, class, Bytes(bytes), &mut self.out);
+            self.pass_on()?;
+        }
+        Ok(())
+    }
+
+    fn grow(&mut self, actor: usize) -> Result<(), Broken> {
+        let (Kind::Reservation(kind), At::Running(level)) = (self.setup.kind(actor), self.state.actors[actor].at) else {
+            unreachable!("only a reservation that is held grows")
+        };
+        let id = self.id(actor);
+        let more = kind.levels[level + 1].checked_sub(kind.levels[level]).expect("levels rise");
+        self.waits(actor, level + 1);
+        let asked = self.state.ledger.grow(0, id, kind.class, more, &mut self.out);
+        asked.map_err(|error| Broken::new(Rule::Answer, error.to_string()))?;
+        self.pass_on()
+    }
+
+    fn cancel(&mut self, actor: usize) -> Result<(), Broken> {
+        let id = self.id(actor);
+        let at = self.state.actors[actor].at;
+        let is_job = matches!(self.setup.kind(actor), Kind::Job(_));
+        if let At::Running(_) = at {
+            self.state.actors[actor].abandoned = true;
+            self.state.ledger.end(id, &mut self.out);
+            return self.pass_on();
+        }
+        self.state.actors[actor].at = At::Gone;
+        if let At::Waiting(_) = at {
+            self.state.ledger.withdraw(id, &mut self.out);
+            self.pass_on()?;
+        }
+        if is_job {
+            self.forget(actor)?;
+        }
+        self.drop_all(actor)
+    }
+
+    fn withdraw(&mut self, actor: usize) -> Result<(), Broken> {
+        let id = self.id(actor);
+        self.state.actors[actor].withdraws_left -= 1;
+        match self.state.actors[actor].at {
+            At::Waiting(stage) => {
+                self.state.actors[actor].at = At::Between(stage);
+                self.state.ledger.withdraw(id, &mut self.out);
+            }
+            At::Running(stage) => {
+                // The grant arrived, and nobody took it.
+                let left = std::mem::take(&mut self.state.actors[actor].left);
+                let peak = &self.setup.job(actor).profile.stages()[stage].peak;
+                let mut granted: Granted =
+                    left.into_iter().map(|(class, bytes)| (Resource::Class(class), bytes)).collect();
+                self.state.actors[actor].at = At::Between(stage);
+                let before: Vec<(Resource, u64)> = self.state.holdings(self.setup, actor);
+                for (resource, peak) in peak.iter().filter(|entry| class_of(entry.0).is_none()) {
+                    let kept = before.iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1);
+                    if peak > kept {
+                        granted.push((resource, peak - kept));
+                    }
+                }
+                self.state.ledger.undo_enter(id, stage, &granted, &mut self.out);
+            }
+            _ => unreachable!("it waits, or has just been granted"),
+        }
+        self.pass_on()
+    }
+
+    fn fail(&mut self, actor: usize) -> Result<(), Broken> {
+        let id = self.id(actor);
+        self.return_extra(actor)?;
+        for (class, bytes) in std::mem::take(&mut self.state.actors[actor].pieces) {
+            self.state.ledger.drop_piece(id, class, Bytes(bytes), &mut self.out);
+            self.pass_on()?;
+        }
+        self.end_grant(actor);
+        let again = self.state.actors[actor].retries_left > 0;
+        self.state.actors[actor].at = if again { At::Failed } else { At::Gone };
+        self.pass_on()?;
+        self.forget(actor)
+    }
+
+    /// The job's handle is dropped.
+    fn forget(&mut self, actor: usize) -> Result<(), Broken> {
+        let id = self.id(actor);
+        self.state.ledger.end(id, &mut self.out);
+        if self.state.actors[actor].pieces.is_empty() {
+            self.state.actors[actor].id = None;
+        }
+        self.pass_on()
+    }
+
+    /// Drops every reservation that is out.
+    fn drop_all(&mut self, actor: usize) -> Result<(), Broken> {
+        self.state.actors[actor].at = At::Gone;
+        let id = self.state.actors[actor].id.take();
+        for (class, bytes) in std::mem::take(&mut self.state.actors[actor].pieces) {
+            let id = id.expect("who holds something is known");
+            self.state.ledger.drop_piece(id, class, Bytes(bytes), &mut self.out);
+            self.pass_on()?;
+        }
+        Ok(())
+    }
+
+    /// Passes what was granted or refused on to the actors.
+    fn pass_on(&mut self) -> Result<(), Broken> {
+        let mut outcomes: Vec<Outcome> = std::mem::take(&mut self.out);
+        while let Some(outcome) = outcomes.first() {
+            let (Outcome::Granted(id, _) | Outcome::Refused(id, _)) = outcome;
+            let actor = self.state.actors.iter().position(|actor| actor.id == Some(*id));
+            let Some(actor) = actor else {
+                return Err(Broken::new(Rule::Answer, format!("an answer for nobody: {outcome:?}")));
+            };
+            let At::Waiting(stage) = self.state.actors[actor].at else {
+                let name = &self.setup.names[actor];
+                return Err(Broken::new(Rule::Answer, format!("{name} does not wait, but: {outcome:?}")));
+            };
+            match outcome {
+                Outcome::Granted(_, granted) => {
+                    bypass::count(self.setup, self.state, actor, &outcomes);
+                    self.granted(actor, stage, granted)?;
+                }
+                Outcome::Refused(_, refusal) => self.refused(actor, stage, refusal)?,
+            }
+            outcomes.remove(0);
+            outcomes.append(&mut self.out);
+        }
+        Ok(())
+    }
+
+    fn granted(&mut self, actor: usize, stage: usize, granted: &Granted) -> Result<(), Broken> {
+        let before = self.state.holdings(self.setup, actor);
+        let missing: Vec<(Resource, u64)> = match self.setup.kind(actor) {
+            Kind::Reservation(kind) => {
+                let held = self.piece(actor, kind.class);
+                vec![(kind.class.into(), kind.levels[stage].0 - held)]
+            }
+            Kind::Job(job) => job.profile.stages()[stage]
+                .peak
+                .iter()
+                .map(|(resource, peak)| {
+                    let held = before.iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1);
+                    (resource, peak.saturating_sub(held))
+                })
+                .filter(|entry| entry.1 != 0)
+                .collect(),
+        };
+        let mut got = granted.to_vec();
+        got.sort();
+        if got != missing {
+            let name = &self.setup.names[actor];
+            return Err(Broken::new(Rule::Whole, format!("{name} is missing {missing:?} and was granted {got:?}")));
+        }
+        let is_job = matches!(self.setup.kind(actor), Kind::Job(_));
+        let granted_actor = &mut self.state.actors[actor];
+        granted_actor.at = At::Running(stage);
+        for (resource, amount) in got {
+            if let Some(class) = class_of(resource) {
+                let held = if is_job { &mut granted_actor.left } else { &mut granted_actor.pieces };
+                let before = of(held, class);
+                set(held, class, before + amount);
+            }
+        }
+        self.happened.push(Happened::Granted(actor, stage));
+        Ok(())
+    }
+
+    fn refused(&mut self, actor: usize, stage: usize, refusal: &Refusal) -> Result<(), Broken> {
+        let name = Arc::clone(&self.setup.names[actor]);
+        let justified = match refusal {
+            Refusal::Closed => self.state.closed,
+            Refusal::NeverFits(_) => rules::attainable(self.setup, self.state, actor).is_err(),
+        };
+        if stage > 0 || !justified {
+            return Err(Broken::new(Rule::Answer, format!("{name} is refused for no good reason: {refusal:?}")));
+        }
+        let why = match refusal {
+            Refusal::Closed => "closed",
+            Refusal::NeverFits(_) => "never fits any more",
+        };
+        self.gone(actor, why)?;
+        match self.setup.kind(actor) {
+            Kind::Job(_) => {
+                let id = self.id(actor);
+                self.state.actors[actor].id = None;
+                self.state.ledger.end(id, &mut self.out);
+            }
+            Kind::Reservation(_) => self.state.actors[actor].id = None,
+        }
+        Ok(())
+    }
+
+    fn piece(&self, actor: usize, class: Class) -> u64 {
+        of(&self.state.actors[actor].pieces, class)
+    }
+}
+
+fn class_of(resource: Resource) -> Option<Class> {
+    match resource {
+        Resource::Class(class) => Some(class),
+        Resource::Slots(_) => None,
+    }
+}
+
+fn of(held: &Held, class: Class) -> u64 {
+    held.iter().find(|entry| entry.0 == class).map_or(0, |entry| entry.1)
+}
+
+fn set(held: &mut Held, class: Class, bytes: u64) {
+    held.retain(|entry| entry.0 != class);
+    if bytes > 0 {
+        held.push((class, bytes));
+        held.sort();
+    }
+}

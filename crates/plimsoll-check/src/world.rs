@@ -1,0 +1,361 @@
+//! What is explored: limits, the kinds of jobs and reservations that come, and what may happen to them.
+
+use std::sync::Arc;
+
+use plimsoll::{Budget, Bytes, Class, Profile, Space};
+
+use crate::search;
+use crate::view::View;
+use crate::{CheckError, Report};
+
+/// What an invariant says of a state: nothing, or why it does not hold there.
+type Invariant = Arc<dyn Fn(&View<'_>) -> Result<(), String> + Send + Sync>;
+
+/// A small world, of which [`explore`](World::explore) visits every reachable state.
+///
+/// Keep it small: two to four jobs, amounts of one digit. What goes wrong with many large jobs goes wrong with few small
+/// ones, and then the trace can be read.
+#[derive(Clone)]
+pub struct World {
+    pub(crate) budget: Budget,
+    pub(crate) children: Vec<(String, Budget)>,
+    pub(crate) kinds: Vec<Kind>,
+    /// The kind of each actor; actors of one kind stand together.
+    pub(crate) actors: Vec<usize>,
+    pub(crate) resizes: Vec<Resize>,
+    pub(crate) closes: bool,
+    pub(crate) invariants: Vec<(String, Invariant)>,
+    pub(crate) states_max: usize,
+}
+
+/// A new limit that is set at some moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Resize {
+    pub(crate) child: Option<String>,
+    pub(crate) space: Space,
+    pub(crate) limit: Bytes,
+}
+
+/// What comes: jobs or free-standing reservations.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Job(JobKind),
+    Reservation(ReservationKind),
+}
+
+impl World {
+    /// The number of states above which [`explore`](World::explore) gives up, unless
+    /// [`states_max`](World::states_max) says otherwise.
+    pub const DEFAULT_STATES_MAX: usize = 5_000_000;
+
+    /// A world with these limits, to which nothing comes yet.
+    pub fn new(budget: Budget) -> World {
+        World {
+            budget,
+            children: Vec::new(),
+            kinds: Vec::new(),
+            actors: Vec::new(),
+            resizes: Vec::new(),
+            closes: false,
+            invariants: Vec::new(),
+            states_max: World::DEFAULT_STATES_MAX,
+        }
+    }
+
+    /// Adds a child ledger with limits of its own, which kinds may name.
+    #[must_use]
+    pub fn child(mut self, name: &str, budget: Budget) -> World {
+        self.children.push((name.into(), budget));
+        self
+    }
+
+    /// Adds `count` jobs of a kind. Each arrives at any moment, or never.
+    #[must_use]
+    pub fn jobs(self, count: usize, kind: JobKind) -> World {
+        self.with(count, Kind::Job(kind))
+    }
+
+    /// Adds `count` free-standing reservations of a kind. Each is asked for at any moment, or never.
+    #[must_use]
+    pub fn reservations(self, count: usize, kind: ReservationKind) -> World {
+        self.with(count, Kind::Reservation(kind))
+    }
+
+    fn with(mut self, count: usize, kind: Kind) -> World {
+        self.actors.extend(std::iter::repeat_n(self.kinds.len(), count));
+        self.kinds.push(kind);
+        self
+    }
+
+    /// Sets a new limit for a space, at any moment, once. Several are set in the order in which they are given here.
+    #[must_use]
+    pub fn resize(mut self, space: Space, limit: Bytes) -> World {
+        self.resizes.push(Resize { child: None, space, limit });
+        self
+    }
+
+    /// Sets a new limit for a space of a child, as [`resize`](World::resize) does for the root.
+    #[must_use]
+    pub fn resize_child(mut self, child: &str, space: Space, limit: Bytes) -> World {
+        self.resizes.push(Resize { child: Some(child.into()), space, limit });
+        self
+    }
+
+    /// Closes the ledger, at any moment.
+    #[must_use]
+    pub fn closes(mut self) -> World {
+        self.closes = true;
+        self
+    }
+
+    /// Adds an invariant of your own, checked in every reachable state beside the [rules](crate::Rule) of the ledger.
+    /// An error says why it does not hold.
+    #[must_use]
+    pub fn invariant(
+        mut self,
+        name: &str,
+        holds: impl Fn(&View<'_>) -> Result<(), String> + Send + Sync + 'static,
+    ) -> World {
+        self.invariants.push((name.into(), Arc::new(holds)));
+        self
+    }
+
+    /// Sets the number of states above which the search gives up.
+    #[must_use]
+    pub fn states_max(mut self, states: usize) -> World {
+        self.states_max = states;
+        self
+    }
+
+    /// Visits every reachable state, nearest first, and checks every rule in each.
+    ///
+    /// # Errors
+    ///
+    /// The first [violation](crate::Violation), with a shortest trace to it; or that the world is too large, or does not
+    /// make sense.
+    pub fn explore(&self) -> Result<Report, CheckError> {
+        search::explore(self)
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("budget", &self.budget)
+            .field("children", &self.children)
+            .field("kinds", &self.kinds)
+            .field("actors", &self.actors)
+            .field("resizes", &self.resizes)
+            .field("closes", &self.closes)
+            .field("invariants", &self.invariants.iter().map(|entry| &entry.0).collect::<Vec<_>>())
+            .field("states_max", &self.states_max)
+            .finish()
+    }
+}
+
+/// A kind of job: its profile, and what may happen to it on its way.
+///
+/// As made by [`new`](JobKind::new), it goes through its stages one by one and its results are dropped at some moment
+/// after it has ended.
+#[derive(Clone, Debug)]
+pub struct JobKind {
+    pub(crate) name: String,
+    pub(crate) profile: Profile,
+    pub(crate) really: Option<Profile>,
+    pub(crate) child: Option<String>,
+    pub(crate) priority: i32,
+    pub(crate) urgent: bool,
+    pub(crate) pauses: bool,
+    pub(crate) cancels: bool,
+    pub(crate) withdraws: u8,
+    pub(crate) fails: bool,
+    pub(crate) retries: u8,
+    pub(crate) releases_early: bool,
+    pub(crate) grows: Option<(Class, Bytes)>,
+    pub(crate) holds_together: bool,
+}
+
+impl JobKind {
+    /// Jobs with this profile.
+    pub fn new(name: &str, profile: Profile) -> JobKind {
+        JobKind {
+            name: name.into(),
+            profile,
+            really: None,
+            child: None,
+            priority: 0,
+            urgent: false,
+            pauses: false,
+            cancels: false,
+            withdraws: 0,
+            fails: false,
+            retries: 0,
+            releases_early: false,
+            grows: None,
+            holds_together: false,
+        }
+    }
+
+    /// What the jobs really hold, stage by stage, where that is not what they tell the ledger. For looking at a policy
+    /// that lets go of its permits before the bytes are gone: [`Rule::Line`](crate::Rule::Line) is then checked for what
+    /// is really held.
+    #[must_use]
+    pub fn really(mut self, profile: Profile) -> JobKind {
+        self.really = Some(profile);
+        self
+    }
+
+    /// Charges the jobs to a child ledger of the world.
+    #[must_use]
+    pub fn child(mut self, name: &str) -> JobKind {
+        self.child = Some(name.into());
+        self
+    }
+
+    /// Sets the priority: higher goes first.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> JobKind {
+        self.priority = priority;
+        self
+    }
+
+    /// Lets the jobs be served from the urgent reserve.
+    #[must_use]
+    pub fn urgent(mut self) -> JobKind {
+        self.urgent = true;
+        self
+    }
+
+    /// After a stage, a job asks for the next one at some later moment, not at once.
+    #[must_use]
+    pub fn pauses(mut self) -> JobKind {
+        self.pauses = true;
+        self
+    }
+
+    /// A job may be given up at any moment: while it waits, while it is between stages, and inside a stage, which then
+    /// runs to its end for nobody.
+    #[must_use]
+    pub fn cancels(mut self) -> JobKind {
+        self.cancels = true;
+        self
+    }
+
+    /// A job may take its request back `times` times and ask again later, as after a time-out; also when the grant has
+    /// arrived already.
+    #[must_use]
+    pub fn withdraws(mut self, times: u8) -> JobKind {
+        self.withdraws = times;
+        self
+    }
+
+    /// Any stage may fail; everything that the job holds is then returned.
+    #[must_use]
+    pub fn fails(mut self) -> JobKind {
+        self.fails = true;
+        self
+    }
+
+    /// Any stage may fail, and the job is then submitted again, from its first stage, up to `times` times.
+    #[must_use]
+    pub fn retries(mut self, times: u8) -> JobKind {
+        self.fails = true;
+        self.retries = times;
+        self
+    }
+
+    /// In any stage, a job may return what it will not keep before the stage ends.
+    #[must_use]
+    pub fn releases_early(mut self) -> JobKind {
+        self.releases_early = true;
+        self
+    }
+
+    /// In one of its stages, a job may try to take more than it declared, and returns it when the stage ends.
+    #[must_use]
+    pub fn tries_to_grow(mut self, class: Class, bytes: Bytes) -> JobKind {
+        self.grows = Some((class, bytes));
+        self
+    }
+
+    /// The results of the jobs are dropped together, after the last job of the kind has ended: the parent that they are
+    /// parts of is complete then.
+    #[must_use]
+    pub fn holds_results_together(mut self) -> JobKind {
+        self.holds_together = true;
+        self
+    }
+}
+
+/// A kind of free-standing reservation, and what may happen to it.
+#[derive(Clone, Debug)]
+pub struct ReservationKind {
+    pub(crate) name: String,
+    pub(crate) class: Class,
+    /// How much is held, level by level: asked for first, and after each growth.
+    pub(crate) levels: Vec<Bytes>,
+    pub(crate) child: Option<String>,
+    pub(crate) priority: i32,
+    pub(crate) retained: bool,
+    pub(crate) cancels: bool,
+    pub(crate) tries: Option<Bytes>,
+}
+
+impl ReservationKind {
+    /// Reservations of this many bytes, which are dropped at some moment.
+    pub fn new(name: &str, class: Class, bytes: Bytes) -> ReservationKind {
+        ReservationKind {
+            name: name.into(),
+            class,
+            levels: vec![bytes],
+            child: None,
+            priority: 0,
+            retained: false,
+            cancels: false,
+            tries: None,
+        }
+    }
+
+    /// Lets them be grown to this many bytes, by waiting. Several growths are asked for one after another; the last one
+    /// is the declared maximum.
+    #[must_use]
+    pub fn grows_to(mut self, bytes: Bytes) -> ReservationKind {
+        self.levels.push(bytes);
+        self
+    }
+
+    /// Charges them to a child ledger of the world.
+    #[must_use]
+    pub fn child(mut self, name: &str) -> ReservationKind {
+        self.child = Some(name.into());
+        self
+    }
+
+    /// Sets the priority: higher goes first.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> ReservationKind {
+        self.priority = priority;
+        self
+    }
+
+    /// Declares them as not coming back while others wait.
+    #[must_use]
+    pub fn retained(mut self) -> ReservationKind {
+        self.retained = true;
+        self
+    }
+
+    /// They may be given up while they are waited for.
+    #[must_use]
+    pub fn cancels(mut self) -> ReservationKind {
+        self.cancels = true;
+        self
+    }
+
+    /// They may try to take this much more than they declared, once.
+    #[must_use]
+    pub fn tries_to_grow(mut self, bytes: Bytes) -> ReservationKind {
+        self.tries = Some(bytes);
+        self
+    }
+}

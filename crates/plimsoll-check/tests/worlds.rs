@@ -1,0 +1,183 @@
+//! Every reachable state of small worlds: each rule of the ledger holds in all of them. A floor under the number of states
+//! keeps the search from shrinking without anybody noticing.
+
+use plimsoll::{Budget, Bytes, Class, Demand, Profile, Slots, Space};
+use plimsoll_check::{JobKind, ReservationKind, World};
+
+const A: Class = Class::new("a", Space::HOST);
+const B: Class = Class::new("b", Space::device(0));
+const P: Class = Class::new("p", Space::PINNED);
+const LANE: Slots = Slots::new("lane");
+
+/// So many bytes of host memory, of the device's, and lanes.
+fn demand(a: u64, b: u64, lanes: u64) -> Demand {
+    Demand::new().bytes(A, Bytes(a)).bytes(B, Bytes(b)).slots(LANE, lanes)
+}
+
+fn budget(a: u64, b: u64, lanes: u64) -> Budget {
+    Budget::new().space(Space::HOST, Bytes(a)).space(Space::device(0), Bytes(b)).slots(LANE, lanes)
+}
+
+/// Stages with what each needs and keeps.
+fn profile<const N: usize>(stages: [([u64; 3], [u64; 3]); N]) -> Profile {
+    const NAMES: [&str; 4] = ["first", "second", "third", "fourth"];
+    stages.into_iter().zip(NAMES).fold(Profile::new(), |profile, ((peak, keep), name)| {
+        let [peak, keep] = [peak, keep].map(|[a, b, lanes]| demand(a, b, lanes));
+        profile.stage(name, peak, keep)
+    })
+}
+
+/// The shape of a partition: made on the host, grows, computed on a device.
+fn partition() -> Profile {
+    profile([([1, 0, 0], [1, 0, 0]), ([3, 0, 0], [3, 0, 0]), ([3, 1, 1], [0, 0, 0])])
+}
+
+#[track_caller]
+fn holds(name: &str, floor: usize, world: World) {
+    match world.explore() {
+        Ok(report) => {
+            println!("{name}: {report}");
+            assert!(report.states >= floor, "{name}: {} states, of {floor} at least", report.states);
+        }
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+#[test]
+fn jobs_of_one_kind() {
+    for (bypass, floor) in [(0, 1), (1, 1), (2, 1)] {
+        let world = World::new(budget(4, 1, 1).bypass(bypass)).jobs(4, JobKind::new("partition", partition()));
+        holds(&format!("four partitions, K={bypass}"), floor, world);
+    }
+}
+
+#[test]
+fn jobs_that_are_given_up_and_fail() {
+    let kind = JobKind::new("partition", partition()).cancels().fails();
+    holds("cancel and fail at each point", 1, World::new(budget(4, 1, 1).bypass(1)).jobs(3, kind));
+    let kind = JobKind::new("partition", partition()).retries(1).withdraws(1).pauses();
+    holds("retry, withdraw, pause", 1, World::new(budget(4, 1, 1).bypass(1)).jobs(2, kind));
+    let kind = JobKind::new("partition", partition()).releases_early().tries_to_grow(A, Bytes(1)).cancels();
+    holds("early release, growth beyond the claim", 1, World::new(budget(4, 1, 1).bypass(1)).jobs(3, kind));
+}
+
+#[test]
+fn jobs_of_different_kinds() {
+    for (bypass, floor) in [(0, 1), (1, 1), (2, 1)] {
+        let world = World::new(budget(4, 2, 1).bypass(bypass))
+            .jobs(2, JobKind::new("partition", partition()).cancels())
+            .jobs(1, JobKind::new("large", profile([([4, 1, 0], [2, 0, 0]), ([4, 2, 1], [0, 0, 0])])).priority(1))
+            .jobs(1, JobKind::new("small", profile([([1, 1, 0], [0, 0, 0])])));
+        holds(&format!("partitions, a large and a small one, K={bypass}"), floor, world);
+    }
+}
+
+#[test]
+fn results_that_live_on() {
+    let leaves = profile([([2, 0, 1], [1, 0, 0]), ([2, 1, 0], [1, 0, 0])]);
+    let kind = JobKind::new("part", leaves.clone()).cancels().fails();
+    holds("results dropped at any moment", 1, World::new(budget(4, 1, 1).bypass(1)).jobs(3, kind));
+    let kind = JobKind::new("part", leaves).cancels().holds_results_together();
+    holds("results of a fan-out, with room for all", 1, World::new(budget(4, 1, 1).bypass(1)).jobs(3, kind));
+}
+
+#[test]
+fn free_standing_reservations() {
+    let world = World::new(budget(5, 1, 1).bypass(1))
+        .jobs(2, JobKind::new("partition", partition()))
+        .reservations(2, ReservationKind::new("cache", A, Bytes(1)).grows_to(Bytes(2)).grows_to(Bytes(3)).cancels());
+    holds("reservations that grow, beside jobs", 1, world);
+    let world = World::new(budget(5, 1, 1).bypass(1))
+        .jobs(2, JobKind::new("partition", partition()).cancels())
+        .reservations(1, ReservationKind::new("key", A, Bytes(1)).retained().tries_to_grow(Bytes(1)))
+        .reservations(1, ReservationKind::new("other key", A, Bytes(2)).retained().priority(1).cancels());
+    holds("retained reservations beside jobs", 1, world);
+    let world = World::new(budget(5, 1, 1).space(Space::PINNED, Bytes(2)).bypass(1))
+        .jobs(2, JobKind::new("partition", partition()))
+        .reservations(2, ReservationKind::new("staging", P, Bytes(1)).grows_to(Bytes(2)).tries_to_grow(Bytes(1)));
+    holds("pinned memory counts twice", 1, world);
+}
+
+#[test]
+fn limits_that_change() {
+    let world = World::new(budget(6, 1, 1).bypass(1))
+        .jobs(3, JobKind::new("partition", partition()).cancels())
+        .resize(Space::HOST, Bytes(3))
+        .resize(Space::HOST, Bytes(5));
+    holds("down and up again", 1, world);
+    let world = World::new(budget(6, 1, 1).bypass(1))
+        .jobs(2, JobKind::new("partition", partition()).fails())
+        .jobs(1, JobKind::new("other", profile([([4, 0, 0], [4, 0, 0]), ([5, 0, 0], [1, 0, 0])])))
+        .reservations(1, ReservationKind::new("cache", A, Bytes(1)).grows_to(Bytes(2)))
+        .resize(Space::HOST, Bytes(2));
+    holds("below what jobs claim", 1, world);
+}
+
+#[test]
+fn closing() {
+    let world = World::new(budget(4, 1, 1).bypass(1))
+        .jobs(3, JobKind::new("partition", partition()).cancels().withdraws(1))
+        .reservations(1, ReservationKind::new("cache", A, Bytes(1)).grows_to(Bytes(2)))
+        .closes();
+    holds("closed at any moment", 1, world);
+}
+
+#[test]
+fn children() {
+    for (bypass, floor) in [(0, 1), (1, 1)] {
+        let small = || profile([([1, 0, 0], [1, 0, 0]), ([2, 0, 1], [0, 0, 0])]);
+        let world = World::new(budget(4, 1, 1).bypass(bypass))
+            .child("tenant", Budget::new().space(Space::HOST, Bytes(2)))
+            .jobs(2, JobKind::new("tenant's", small()).child("tenant").cancels())
+            .jobs(2, JobKind::new("ours", small()))
+            .jobs(1, JobKind::new("one", profile([([3, 0, 0], [0, 0, 0])])));
+        holds(&format!("a child with a limit of its own, K={bypass}"), floor, world);
+        let world = World::new(budget(4, 1, 1).bypass(bypass))
+            .child("one", Budget::new().space(Space::HOST, Bytes(3)))
+            .child("other", Budget::new().space(Space::HOST, Bytes(3)).slots(LANE, 1))
+            .jobs(2, JobKind::new("one's", small()).child("one"))
+            .jobs(2, JobKind::new("other's", small()).child("other"))
+            .resize_child("one", Space::HOST, Bytes(2));
+        holds(&format!("two children that share, K={bypass}"), floor, world);
+    }
+}
+
+#[test]
+fn the_urgent_reserve() {
+    let small = || profile([([1, 0, 0], [1, 0, 0]), ([2, 0, 0], [0, 0, 0])]);
+    for (bypass, floor) in [(0, 1), (1, 1)] {
+        let world = World::new(budget(5, 1, 1).urgent_reserve(Space::HOST, Bytes(2)).bypass(bypass))
+            .jobs(2, JobKind::new("urgent", small()).urgent().cancels())
+            .jobs(2, JobKind::new("ordinary", small()))
+            .jobs(1, JobKind::new("lane", profile([([1, 0, 1], [0, 0, 1]), ([2, 0, 1], [0, 0, 0])])).urgent());
+        holds(&format!("a reserve, K={bypass}"), floor, world);
+    }
+}
+
+#[test]
+fn an_urgent_job_may_be_larger_than_what_others_share() {
+    let world = World::new(budget(5, 1, 1).urgent_reserve(Space::HOST, Bytes(4)))
+        .jobs(1, JobKind::new("urgent", profile([([3, 0, 0], [0, 0, 0])])).urgent())
+        .jobs(1, JobKind::new("ordinary", profile([([1, 0, 0], [0, 0, 0])])));
+    holds("urgent and large", 1, world);
+}
+
+#[test]
+fn a_resized_space_keeps_its_reserve_within() {
+    let world = World::new(budget(5, 1, 1).urgent_reserve(Space::HOST, Bytes(2)))
+        .jobs(2, JobKind::new("urgent", profile([([2, 0, 0], [0, 0, 0])])).urgent())
+        .jobs(2, JobKind::new("ordinary", profile([([2, 0, 0], [0, 0, 0])])))
+        .resize(Space::HOST, Bytes(4))
+        .resize(Space::HOST, Bytes(6));
+    holds("resize with a reserve", 1, world);
+}
+
+#[test]
+fn what_never_fits_is_refused_at_once() {
+    let world = World::new(budget(4, 1, 1).bypass(1))
+        .jobs(2, JobKind::new("partition", partition()).cancels())
+        .jobs(1, JobKind::new("too large", profile([([1, 0, 0], [1, 0, 0]), ([5, 0, 0], [0, 0, 0])])))
+        .jobs(1, JobKind::new("too many lanes", profile([([1, 0, 2], [0, 0, 0])])))
+        .reservations(1, ReservationKind::new("too far", A, Bytes(1)).grows_to(Bytes(5)));
+    holds("never fits", 1, world);
+}
