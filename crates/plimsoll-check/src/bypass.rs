@@ -55,10 +55,8 @@ pub(crate) fn is_wholly_urgent(setup: &Setup<'_>, owner: &OwnerFacts) -> bool {
 
 fn is_short_only_in_its_child(setup: &Setup<'_>, facts: &Facts, waiter: &OwnerFacts, passer: &OwnerFacts) -> bool {
     let components = setup.components.iter().enumerate();
-    let childs: Vec<usize> = components
-        .filter(|(at, component)| component.child && waiter.claim[*at] > 0)
-        .map(|(at, _)| at)
-        .collect();
+    let childs: Vec<usize> =
+        components.filter(|(at, component)| component.child && waiter.claim[*at] > 0).map(|(at, _)| at).collect();
     if waiter.account == AccountId::ROOT || childs.is_empty() || childs.iter().any(|&at| passer.claim[at] > 0) {
         return false;
     }

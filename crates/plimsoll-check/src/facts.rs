@@ -94,6 +94,11 @@ impl Facts {
         (0..need.len()).all(|at| need[at] == 0 || self.held[at] + need[at] <= self.target[at])
     }
 
+    /// Whether a claim lies within the limits that were asked for.
+    pub(crate) fn claims_below_target(&self, owner: &OwnerFacts) -> bool {
+        owner.claim.iter().zip(&self.target).all(|(claim, target)| claim <= target)
+    }
+
     /// The facts with the waiting request of an owner granted.
     pub(crate) fn with_granted(&self, actor: usize) -> Facts {
         let mut facts = self.clone();

@@ -50,9 +50,7 @@ fn of_actor(setup: &Setup<'_>, state: &State, actor: usize) -> Vec<u8> {
     put_held(&mut key, &known.pieces);
     put_held(&mut key, &known.left);
     if tag == 1 {
-        let older = |other: &&crate::state::Actor| {
-            matches!(other.at, At::Waiting(_)) && other.arrived < known.arrived
-        };
+        let older = |other: &&crate::state::Actor| matches!(other.at, At::Waiting(_)) && other.arrived < known.arrived;
         put(&mut key, state.actors.iter().filter(older).count() as u64);
         put(&mut key, u64::from(known.passed));
     }

@@ -135,7 +135,10 @@ fn books(setup: &Setup<'_>, state: &State, facts: &Facts) -> Result<(), Broken> 
         }
         let waits = view.as_ref().is_some_and(|view| view.waiting.is_some());
         if waits != matches!(known.at, At::Waiting(_)) {
-            return Err(Broken::new(Rule::Answer, format!("{name} stands at {:?}, its request waits: {waits}", known.at)));
+            return Err(Broken::new(
+                Rule::Answer,
+                format!("{name} stands at {:?}, its request waits: {waits}", known.at),
+            ));
         }
     }
     let known = state.actors.iter().filter(|actor| actor.id.is_some()).count();
@@ -232,7 +235,8 @@ fn waits_rightly(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &Owner
     let passed = state.actors[waiter.actor].passed;
     if passed > bypass || waiter.passed != passed {
         let counted = waiter.passed;
-        let why = format!("{name} was passed {passed} times, the ledger counted {counted}; at most {bypass} are allowed");
+        let why =
+            format!("{name} was passed {passed} times, the ledger counted {counted}; at most {bypass} are allowed");
         return Err(Broken::new(Rule::Bypass, why));
     }
     if !waiter.in_flight {
@@ -245,22 +249,23 @@ fn waits_rightly(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &Owner
     }
     let need = waiter.need.as_ref().expect("it waits");
     let reserve = setup.plans[setup.world.actors[waiter.actor]].1.as_ref().filter(|_| !waiter.in_flight);
-    if is_grantable(setup, state, facts, waiter, need) || reserve.is_some_and(|plan| urgently(setup, state, facts, waiter, plan)) {
+    if is_grantable(setup, state, facts, waiter, need)
+        || reserve.is_some_and(|plan| urgently(setup, state, facts, waiter, plan))
+    {
         return Err(Broken::new(Rule::Settled, format!("{name} waits, but could be granted")));
     }
     Ok(())
 }
 
 fn is_grantable(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts, need: &Vector) -> bool {
-    if !facts.fits(need) || (!waiter.in_flight && !facts.below_target(need)) {
+    if !facts.fits(need) || (!waiter.in_flight && !(facts.below_target(need) && facts.claims_below_target(waiter))) {
         return false;
     }
     if !facts.with_granted(waiter.actor).some_order_finishes() {
         return false;
     }
     let held_back = |&other: &usize| {
-        state.actors[other].passed >= setup.ledger.bypass()
-            && !bypass::is_exempt(setup, facts, other, waiter.actor)
+        state.actors[other].passed >= setup.ledger.bypass() && !bypass::is_exempt(setup, facts, other, waiter.actor)
     };
     waiter.in_flight || !bypass::passed_by(state, waiter.actor).iter().any(held_back)
 }

@@ -152,9 +152,10 @@ fn of_job(setup: &Setup<'_>, state: &State, actor: usize, events: &mut Vec<Event
             add(true, Event::EndStage(actor));
             let untouched = !known.released && known.extra.is_none();
             let stage = &job.profile.stages()[stage];
-            let has_surplus = stage.peak.iter().any(|(resource, peak)| {
-                rules::class_of(resource).is_some() && peak > stage.keep.of(resource)
-            });
+            let has_surplus = stage
+                .peak
+                .iter()
+                .any(|(resource, peak)| rules::class_of(resource).is_some() && peak > stage.keep.of(resource));
             if !known.abandoned {
                 add(job.releases_early && has_surplus && !known.released, Event::ReleaseEarly(actor));
                 add(job.grows.is_some() && !known.tried, Event::TryGrow(actor));
@@ -166,8 +167,7 @@ fn of_job(setup: &Setup<'_>, state: &State, actor: usize, events: &mut Vec<Event
         At::Failed => add(true, Event::Retry(actor)),
         At::Results if !job.holds_together => add(true, Event::DropResults(actor)),
         At::Results => {
-            let all_ended =
-                setup.siblings(actor).all(|other| matches!(state.actors[other].at, At::Results | At::Gone));
+            let all_ended = setup.siblings(actor).all(|other| matches!(state.actors[other].at, At::Results | At::Gone));
             let first = setup.siblings(actor).find(|other| state.actors[*other].at == At::Results);
             add(all_ended && first == Some(actor), Event::DropAllResults(actor));
         }

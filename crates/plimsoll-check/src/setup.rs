@@ -73,9 +73,7 @@ impl<'w> Setup<'w> {
             let (account, stages, leaves, urgent) = match kind {
                 Kind::Job(job) => {
                     for profile in std::iter::once(&job.profile).chain(&job.really) {
-                        profile
-                            .check()
-                            .map_err(|source| CheckError::Profile { kind: job.name.clone(), source })?;
+                        profile.check().map_err(|source| CheckError::Profile { kind: job.name.clone(), source })?;
                     }
                     let stages = job.profile.stages().len();
                     if job.really.as_ref().is_some_and(|really| really.stages().len() != stages) {

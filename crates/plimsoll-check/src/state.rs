@@ -242,7 +242,9 @@ impl Step<'_> {
         let id = self.id(actor);
         match self.state.ledger.enter(0, id, stage, &mut self.out) {
             Ok(()) => self.pass_on(),
-            Err(error) if stage == 0 && (self.state.closed || rules::attainable(self.setup, self.state, actor).is_err()) => {
+            Err(error)
+                if stage == 0 && (self.state.closed || rules::attainable(self.setup, self.state, actor).is_err()) =>
+            {
                 // A limit was lowered, or the ledger closed, since it was submitted.
                 self.gone(actor, &error.to_string())?;
                 self.forget(actor)
@@ -373,7 +375,8 @@ impl Step<'_> {
     }
 
     fn grow(&mut self, actor: usize) -> Result<(), Broken> {
-        let (Kind::Reservation(kind), At::Running(level)) = (self.setup.kind(actor), self.state.actors[actor].at) else {
+        let (Kind::Reservation(kind), At::Running(level)) = (self.setup.kind(actor), self.state.actors[actor].at)
+        else {
             unreachable!("only a reservation that is held grows")
         };
         let id = self.id(actor);

@@ -138,7 +138,7 @@ impl LedgerState {
         };
         let urgent = urgent.then(|| self.accounts.urgent(account)).flatten().and_then(|account| {
             let plan = Plan::of(&profile, account, &mut self.accounts).ok()?;
-            self.unattainable(&plan.claims[0]).is_none().then(|| Box::new(plan))
+            Some(Box::new(plan))
         });
         let claim = plan.claims[0].clone();
         let leaves = plan.leaves.clone();
@@ -443,9 +443,13 @@ impl LedgerState {
         out: &mut Vec<Outcome>,
     ) -> Result<(), ResizeError> {
         let component = self.accounts.own(account, Kind::Space(space)).ok_or(ResizeError(space))?;
-        let component = self.accounts.component_mut(component);
-        component.target = limit.0;
-        component.limit = component.limit.max(limit.0);
+        // The urgent reserve is a part of the limit, not something beside it.
+        let (own, reserve) = self.accounts.divide(component, limit.0);
+        for (component, limit) in std::iter::once((component, own)).chain(reserve) {
+            let component = self.accounts.component_mut(component);
+            component.target = limit;
+            component.limit = component.limit.max(limit);
+        }
         self.recheck = true;
         self.settle(out);
         Ok(())
@@ -607,6 +611,11 @@ impl LedgerState {
 
     fn never_fits(&self, owner: &Owner) -> Option<NeverFits> {
         let (component, claim) = self.unattainable(&owner.claim)?;
+        if let Declared::Job { urgent: Some(reserve), .. } = &owner.declared
+            && self.unattainable(&reserve.claims[0]).is_none()
+        {
+            return None;
+        }
         let stage = match &owner.declared {
             Declared::Job { profile, plan, .. } => {
                 // Claims fall from stage to stage; the last one with this claim is where it is needed.

@@ -79,13 +79,16 @@ struct Account {
 pub(super) struct Accounts {
     pub(super) components: Vec<Component>,
     accounts: Vec<Account>,
+    /// The components of which a part is set aside: the component, its reserve, and how much.
+    reserves: Vec<(ComponentId, ComponentId, u64)>,
     /// The root has room without limit for whatever it is asked for.
     unlimited: bool,
 }
 
 impl Accounts {
     pub(super) fn new(budget: &Budget) -> Accounts {
-        let mut accounts = Accounts { components: Vec::new(), accounts: Vec::new(), unlimited: budget.unlimited };
+        let (components, accounts, reserves) = (Vec::new(), Vec::new(), Vec::new());
+        let mut accounts = Accounts { components, accounts, reserves, unlimited: budget.unlimited };
         accounts.open(None, "".into(), budget);
         accounts
     }
@@ -105,7 +108,10 @@ impl Accounts {
             let urgent = self.push(parents_reserve.or(parent), name, true);
             for &(space, _) in &budget.urgent {
                 let limit = budget.limit(space).map_or(0, |limit| limit.0);
-                self.add_component(urgent, Kind::Space(space), reserved(space).min(limit));
+                let reserve = self.add_component(urgent, Kind::Space(space), reserved(space).min(limit));
+                if let Some(component) = self.own(id, Kind::Space(space)) {
+                    self.reserves.push((component, reserve, reserved(space)));
+                }
             }
             // Where there is no reserve, an urgent job is charged beside everybody else.
             let own = self.accounts[id.0 as usize].own.clone();
@@ -128,6 +134,14 @@ impl Accounts {
         self.components.push(Component { kind, account, limit, target: limit, held: 0, peak: 0, retained: 0 });
         self.accounts[account.0 as usize].own.push((kind, id));
         id
+    }
+
+    /// How a limit is divided between a component and its reserve, where it has one.
+    pub(super) fn divide(&self, component: ComponentId, limit: u64) -> (u64, Option<(ComponentId, u64)>) {
+        match self.reserves.iter().find(|entry| entry.0 == component) {
+            None => (limit, None),
+            Some(&(_, reserve, reserved)) => (limit - reserved.min(limit), Some((reserve, reserved.min(limit)))),
+        }
     }
 
     pub(super) fn urgent(&self, account: AccountId) -> Option<AccountId> {

@@ -129,13 +129,10 @@ impl LedgerState {
         if let Some(granted) = self.try_admit_urgently(id) {
             return (Some(granted), false);
         }
-        if self.is_held_back(id) {
-            return (None, true);
-        }
-        let waiting = self.owners[id.0].waiting.clone().expect("it waits");
+        let Some(passed) = self.may_pass(id) else { return (None, true) };
         let granted = self.try_grant(id);
         if granted.is_some() {
-            self.count_passed(id, waiting.age);
+            self.count_passed(&passed);
         }
         (granted, false)
     }
@@ -150,13 +147,11 @@ impl LedgerState {
         let wholly = plan.claims[0]
             .iter()
             .all(|(component, _)| self.accounts.is_urgent(self.accounts.component(component).account));
-        let age = self.owners[id.0].waiting.as_ref().expect("it waits").age;
-        if (wholly || !self.is_held_back(id))
+        let passed = if wholly { Some(Vec::new()) } else { self.may_pass(id) };
+        if let Some(passed) = passed
             && let Some(granted) = self.try_grant(id)
         {
-            if !wholly {
-                self.count_passed(id, age);
-            }
+            self.count_passed(&passed);
             return Some(granted);
         }
         let Declared::Job { plan, urgent: Some(ordinary), .. } = &mut self.owners[id.0].declared else {
@@ -175,30 +170,25 @@ impl LedgerState {
         owner.leaves = plan.leaves.clone();
     }
 
-    /// The waiting requests that an admission of `id` would pass.
-    fn passed_by(&self, id: OwnerId, age: u64) -> Vec<OwnerId> {
+    /// The waiting requests that an admission of `id` would pass, if it may pass all of them. By whom a request is not
+    /// held back now, it is not passed either: both go by what is free before the admission.
+    fn may_pass(&mut self, id: OwnerId) -> Option<Vec<OwnerId>> {
+        let age = self.owners[id.0].waiting.as_ref().expect("it waits").age;
         let growth = self.queues.growths().into_iter();
         let older = |other: &OwnerId| self.owners[other.0].waiting.as_ref().is_some_and(|waiting| waiting.age < age);
-        growth.chain(self.queues.admissions().into_iter().filter(older)).filter(|other| *other != id).collect()
+        let mut passed: Vec<OwnerId> =
+            growth.chain(self.queues.admissions().into_iter().filter(older)).filter(|other| *other != id).collect();
+        passed.retain(|other| !self.is_short_only_in_its_child(*other, id));
+        let spent = |other: &OwnerId| {
+            self.owners[other.0].waiting.as_ref().is_some_and(|waiting| waiting.passed >= self.bypass)
+        };
+        let held_back = passed.iter().any(spent) && !cfg!(plimsoll_mutant = "bypass-without-bound");
+        (!held_back).then_some(passed)
     }
 
-    fn is_held_back(&mut self, id: OwnerId) -> bool {
-        if cfg!(plimsoll_mutant = "bypass-without-bound") {
-            return false;
-        }
-        let age = self.owners[id.0].waiting.as_ref().expect("it waits").age;
-        let bypass = self.bypass;
-        self.passed_by(id, age).into_iter().any(|other| {
-            self.owners[other.0].waiting.as_ref().is_some_and(|waiting| waiting.passed >= bypass)
-                && !self.is_short_only_in_its_child(other, id)
-        })
-    }
-
-    fn count_passed(&mut self, id: OwnerId, age: u64) {
-        for other in self.passed_by(id, age) {
-            if !self.is_short_only_in_its_child(other, id) {
-                self.owners[other.0].waiting.as_mut().expect("it waits").passed += 1;
-            }
+    fn count_passed(&mut self, passed: &[OwnerId]) {
+        for other in passed {
+            self.owners[other.0].waiting.as_mut().expect("it waits").passed += 1;
         }
     }
 
@@ -283,7 +273,7 @@ impl LedgerState {
             let component = self.accounts.component(component);
             component.held + amount <= component.target
         });
-        if admission && !below_target {
+        if admission && (!below_target || self.unattainable(&self.owners[id.0].claim).is_some()) {
             return None;
         }
         self.charge(id, &more);
