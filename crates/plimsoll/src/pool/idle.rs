@@ -96,6 +96,7 @@ impl Idle {
 
     /// To be called after a fork of job `tag` was published: wakes a worker that waits inside the same job, or else one
     /// that takes anything.
+    #[inline]
     pub(super) fn fork_published(&self, tag: JobTag) {
         if self.published() {
             self.wake_first(&[tag.to_word(), ANYTHING]);
@@ -133,6 +134,7 @@ impl Idle {
     }
 
     /// Whether anybody may be asleep, seen after what was published before.
+    #[inline]
     fn published(&self) -> bool {
         // Partner: the fence in `sleep`. Of the two fences one is first: either the sleeper's last look sees what was
         // published, or we see the sleeper.

@@ -118,6 +118,7 @@ impl Worker {
         CURRENT.with(|current| current.get_or_init(|| self).run());
     }
 
+    #[inline]
     pub(super) fn index(&self) -> usize {
         self.index
     }
