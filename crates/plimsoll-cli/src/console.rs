@@ -61,6 +61,56 @@ impl Display for Rows {
     }
 }
 
+/// Which side of its column a cell stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table with a head, as wide as it needs to be.
+#[derive(Debug)]
+pub struct Grid {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    /// A table with these columns.
+    pub fn new(columns: &[(&'static str, Align)]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row, a cell for each column.
+    pub fn add<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.into());
+    }
+
+    fn line(&self, cells: &[&str], widths: &[usize]) -> String {
+        let cells = self.columns.iter().zip(cells).zip(widths).map(|(((_, align), cell), width)| match align {
+            Align::Left => format!("{cell:<width$}"),
+            Align::Right => format!("{cell:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    }
+}
+
+impl Display for Grid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let head: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
+        let rows: Vec<Vec<&str>> = self.rows.iter().map(|row| row.iter().map(String::as_str).collect()).collect();
+        let width = |column: usize| {
+            let cells = rows.iter().filter_map(|row| row.get(column)).chain([&head[column]]);
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..head.len()).map(width).collect();
+        write!(f, "{NAME}{}{NAME:#}", self.line(&head, &widths))?;
+        rows.iter().try_for_each(|row| write!(f, "\n{}", self.line(row, &widths)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +120,15 @@ mod tests {
         let text = Rows::default().add("file", "letter.txt").add("partitions", "9").to_string();
         let plain = anstream::adapter::strip_str(&text).to_string();
         assert_eq!(plain, "file        letter.txt\npartitions  9");
+    }
+
+    #[test]
+    fn grids_are_aligned() {
+        let mut grid = Grid::new(&[("stage", Align::Left), ("runs", Align::Right)]);
+        grid.add(["synthesise".to_owned(), "9".to_owned()]);
+        grid.add(["b in G2".to_owned(), "10000".to_owned()]);
+        let text = grid.to_string();
+        let plain = anstream::adapter::strip_str(&text).to_string();
+        assert_eq!(plain, "stage        runs\nsynthesise      9\nb in G2     10000");
     }
 }

@@ -23,9 +23,11 @@ pub mod commands;
 pub mod console;
 pub mod exit;
 pub mod key_cache;
+pub mod keys;
 pub mod machine;
 pub mod progress;
 pub mod proof_file;
+pub mod proving;
 pub mod signals;
 pub mod verify;
 
@@ -48,7 +50,7 @@ pub fn run() -> Exit {
         Command::Verify(args) => ("verify", args.json),
     };
     let result = panic::catch_unwind(|| match &cli.command {
-        Command::Prove(_) => Err(Failure::new(Exit::Internal, "")),
+        Command::Prove(args) => commands::prove::run(args),
         Command::Verify(args) => commands::verify::run(args),
     });
     // The panic hook has printed what happened.

@@ -84,6 +84,7 @@ pub struct ProofReader<R = BufReader<File>> {
     lines: Lines<R>,
     header: Header,
     left: u64,
+    ended: bool,
 }
 
 impl ProofReader {
@@ -112,7 +113,7 @@ impl<R: BufRead> ProofReader<R> {
         let mut lines = Lines { reader, number: 0, line: String::new() };
         let header = lines.header().map_err(|fault| ReadError { line: lines.number, fault })?;
         let left = partition_count(header.file_bytes);
-        Ok(Self { lines, header, left })
+        Ok(Self { lines, header, left, ended: false })
     }
 
     /// What stands before the partitions.
@@ -122,9 +123,16 @@ impl<R: BufRead> ProofReader<R> {
 
     /// The next partition, or `None` behind the last one, where the file must end.
     pub fn next_record(&mut self) -> Result<Option<Record>, ReadError> {
-        let record =
-            if self.left == 0 { self.lines.end().map(|()| None) } else { self.lines.record(self.left == 1).map(Some) };
-        self.left = self.left.saturating_sub(1);
+        if self.ended {
+            return Ok(None);
+        }
+        let record = if self.left > 0 {
+            self.left -= 1;
+            self.lines.record(self.left == 0).map(Some)
+        } else {
+            self.ended = true;
+            self.lines.end().map(|()| None)
+        };
         record.map_err(|fault| ReadError { line: self.lines.number, fault })
     }
 }

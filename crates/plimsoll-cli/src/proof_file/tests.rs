@@ -34,6 +34,7 @@ fn read(bytes: &[u8]) -> Result<(Header, Vec<Record>), ReadError> {
     while let Some(record) = reader.next_record()? {
         records.push(record);
     }
+    assert_eq!(reader.next_record()?, None, "the end stays the end");
     Ok((reader.header().clone(), records))
 }
 

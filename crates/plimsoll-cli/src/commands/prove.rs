@@ -1,0 +1,261 @@
+//! `plimsoll prove`.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll::pool::{Pool, PoolConfig};
+use plimsoll::{Bytes, Ledger, Profile, Reservation, Space};
+use plimsoll_groth16::backend::{Backend, Cpu};
+use plimsoll_groth16::footprint::{Footprint, MATRICES};
+use plimsoll_groth16::prover::Prover;
+use plimsoll_groth16::r1cs::R1cs;
+
+use crate::args::Prove;
+use crate::budget::Budget;
+use crate::chain::{FILE_BYTES_MAX, Partitions, partition_count};
+use crate::circuit::PartitionCircuit;
+use crate::console;
+use crate::exit::{Exit, Failure};
+use crate::key_cache::KeyCache;
+use crate::keys::{KeyFootprint, KeySource, Keys};
+use crate::machine::Machine;
+use crate::progress::Progress;
+use crate::proof_file::{Header, ProofWriter};
+use crate::proving::{Proving, ProvingError, Run};
+use crate::signals::Interrupt;
+
+mod report;
+
+use report::Report;
+
+/// How long the last bytes may take to come back when all work has ended.
+const QUIESCE: Duration = Duration::from_secs(1);
+
+/// Runs it.
+pub fn run(args: &Prove) -> Result<(), Failure> {
+    let started = Instant::now();
+    let interrupt = Interrupt::install().map_err(|e| Failure::new(Exit::Internal, format!("signals: {e}")))?;
+    let machine = Machine::new();
+    let input = Input::open(&args.file)?;
+    let output = output_path(args, &input)?;
+    let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let budget = Budget::choose(args.memory, &machine, threads).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
+
+    let plan = Plan::new(&budget)?;
+    let cache = KeyCache::of_user().inspect_err(|e| console::warn(format!("the key is not cached: {e}"))).ok();
+    let writer = ProofWriter::create(&output, input.bytes, plan.key.verifying_key_bytes()).map_err(output_failure)?;
+    let work = Work { interrupt: &interrupt, budget: &budget, plan: &plan, cache: cache.as_ref() };
+    let (done, held) = work.run(&input, writer);
+    // Whatever happened, by now everything is back.
+    let done = done.map_err(|failure| Failure { held: Some(held), ..failure })?;
+    if held > Bytes::ZERO {
+        return Err(Failure::new(Exit::Internal, format!("{held} were never given back; the proof is written")));
+    }
+    let report = Report {
+        input: &input.path,
+        bytes: input.bytes,
+        output: &output,
+        budget: &budget,
+        plan: &plan,
+        done: &done,
+        seconds: started.elapsed().as_secs_f64(),
+        resident_peak: machine.resident_peak(),
+    };
+    report.print(args.json)
+}
+
+/// The file to prove.
+struct Input {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+impl Input {
+    /// Opens a regular file with something in it.
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let failure =
+            |what: &dyn std::fmt::Display| Failure::new(Exit::BadInput, format!("{}: {what}", path.display()));
+        // Asked before it is opened, because opening a pipe waits for its other end.
+        let kind = fs::metadata(path).map_err(|e| failure(&e))?;
+        if kind.is_dir() {
+            return Err(failure(&"is a directory; name a file to prove"));
+        }
+        if !kind.is_file() {
+            return Err(failure(&"is not a regular file; copy what is in it to a file, and prove that"));
+        }
+        let file = File::open(path).map_err(|e| failure(&e))?;
+        let bytes = file.metadata().map_err(|e| failure(&e))?.len();
+        if bytes == 0 {
+            return Err(failure(&"is empty: there is nothing to prove"));
+        }
+        if bytes > FILE_BYTES_MAX {
+            return Err(failure(&"is longer than SHA-256 is defined for"));
+        }
+        Ok(Self { path: path.to_owned(), file, bytes })
+    }
+}
+
+/// `FILE.proof.json`, unless another place is asked for. Never the file itself.
+fn output_path(args: &Prove, input: &Input) -> Result<PathBuf, Failure> {
+    let path = args.output.clone().unwrap_or_else(|| {
+        let mut name = OsString::from(&input.path);
+        name.push(".proof.json");
+        PathBuf::from(name)
+    });
+    if let (Ok(input), Ok(output)) = (fs::canonicalize(&input.path), fs::canonicalize(&path))
+        && input == output
+    {
+        let message = format!("{}: would overwrite the file that is to be proved", path.display());
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(path)
+}
+
+fn output_failure(error: crate::proof_file::WriteError) -> Failure {
+    Failure::new(Exit::Output, error)
+}
+
+/// What the circuit's sizes say about memory, before any work.
+struct Plan {
+    r1cs: Arc<R1cs>,
+    backend: Arc<dyn Backend>,
+    matrices: Bytes,
+    key: KeyFootprint,
+    profile: Profile,
+    /// The most that one partition holds.
+    claim: Bytes,
+}
+
+impl Plan {
+    /// Builds the circuit's shape, and refuses a budget in which not even one partition can be proved.
+    fn new(budget: &Budget) -> Result<Self, Failure> {
+        let r1cs = R1cs::from_circuit(PartitionCircuit::shape()).map_err(|e| Failure::new(Exit::Internal, e))?;
+        let backend = Cpu::default();
+        let footprint = Footprint::new(&r1cs, &backend, budget.threads);
+        let profile = footprint.profile();
+        let claim = profile.stages().iter().map(|stage| demand_bytes(&stage.peak)).max().unwrap_or(Bytes::ZERO);
+        let plan = Self {
+            matrices: Bytes(r1cs.resident_bytes()),
+            key: KeyFootprint::of(&r1cs, budget.threads),
+            r1cs: Arc::new(r1cs),
+            backend: Arc::new(backend),
+
+            profile,
+            claim,
+        };
+        budget
+            .require(plan.smallest(), "proving even one partition at a time")
+            .map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
+        Ok(plan)
+    }
+
+    /// What the ledger must be able to give: the shape, the key, and the most of making it, reading it, and proving with it.
+    /// Making counts even where a key is cached: a cached key can turn out to be damaged.
+    fn smallest(&self) -> Bytes {
+        let shared = self.matrices + self.key.resident;
+        shared + self.claim.max(self.key.making).max(self.key.reading)
+    }
+}
+
+fn demand_bytes(demand: &plimsoll::Demand) -> Bytes {
+    demand
+        .iter()
+        .filter_map(|(resource, amount)| matches!(resource, plimsoll::Resource::Class(_)).then_some(Bytes(amount)))
+        .sum()
+}
+
+/// What came of it.
+struct Done {
+    run: Run,
+    keys: KeyReport,
+    /// Seconds in the pipeline, verification included.
+    proving_seconds: f64,
+    partitions: u64,
+}
+
+/// What is told about the key.
+struct KeyReport {
+    identity: [u8; 32],
+    origin: crate::keys::Origin,
+    seconds: f64,
+}
+
+/// The work itself: everything that holds large buffers.
+struct Work<'a> {
+    interrupt: &'a Interrupt,
+    budget: &'a Budget,
+    plan: &'a Plan,
+    cache: Option<&'a KeyCache>,
+}
+
+impl Work<'_> {
+    /// Works, and says what the ledger holds when everything has ended.
+    fn run(&self, input: &Input, writer: ProofWriter) -> (Result<Done, Failure>, Bytes) {
+        let ledger = Ledger::new(plimsoll::Budget::new().space(Space::HOST, self.budget.ledger));
+        let done = self.prove(&ledger, input, writer);
+        // The reaper may still be freeing.
+        let _ = ledger.quiesce(QUIESCE);
+        let held = ledger.snapshot().space(Space::HOST).map_or(Bytes::ZERO, |space| space.held);
+        (done, held)
+    }
+
+    fn prove(&self, ledger: &Ledger, input: &Input, mut writer: ProofWriter) -> Result<Done, Failure> {
+        let plan = self.plan;
+        let pool = Pool::new(PoolConfig { threads: self.budget.threads, ..PoolConfig::default() })
+            .map_err(|e| Failure::new(Exit::Internal, e))?;
+        let _matrices = charge_matrices(ledger, plan.matrices)?;
+        let source = KeySource {
+            cache: self.cache,
+            r1cs: &plan.r1cs,
+            footprint: plan.key,
+            ledger,
+            pool: &pool,
+            interrupt: self.interrupt,
+        };
+        let Keys { key, verifying_key, identity, origin, time, charge: _charge } = source.get()?;
+
+        let prover =
+            Prover::new(plan.r1cs.clone(), key, plan.backend.clone()).map_err(|e| Failure::new(Exit::Internal, e))?;
+        let partitions = partition_count(input.bytes);
+        let progress = Progress::new("proving", "partitions", partitions);
+        let started = Instant::now();
+        let proving =
+            Proving { prover: &prover, profile: &plan.profile, ledger, pool: &pool, interrupt: self.interrupt };
+        let reader = BufReader::with_capacity(1 << 16, &input.file);
+        let run = proving
+            .run(Partitions::new(reader, input.bytes), &mut writer, |done| progress.set(done))
+            .map_err(|e| self.failure(input, e))?;
+        let proving_seconds = started.elapsed().as_secs_f64();
+        let header = Header { file_bytes: input.bytes, digest: run.digest.to_bytes(), key: identity, verifying_key };
+        writer.finish(&header).map_err(output_failure)?;
+        let keys = KeyReport { identity, origin, seconds: time.as_secs_f64() };
+        Ok(Done { run, keys, proving_seconds, partitions })
+    }
+
+    fn failure(&self, input: &Input, error: ProvingError) -> Failure {
+        // A stage that was told to stop fails; that it was told is the reason.
+        if self.interrupt.is_set() {
+            return self.interrupt.failure();
+        }
+        match error {
+            ProvingError::Input(e) => Failure::new(Exit::BadInput, format!("{}: {e}", input.path.display())),
+            ProvingError::Output(e) => output_failure(e),
+            e => Failure::new(Exit::Internal, format!("{}: {e}", input.path.display())),
+        }
+    }
+}
+
+fn charge_matrices(ledger: &Ledger, bytes: Bytes) -> Result<Reservation, Failure> {
+    ledger
+        .reserve(MATRICES, bytes)
+        .name("shape of the circuit")
+        .retained()
+        .try_now()
+        .map_err(|e| Failure::new(Exit::Internal, e))
+}
