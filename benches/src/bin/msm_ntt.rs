@@ -1,6 +1,6 @@
 //! The CPU backend's kernels against blst's own Pippenger, on one thread and on all, same inputs, same run.
 //!
-//! `cargo run --release -p plimsoll-benches --bin msm_ntt -- [smallest log] [largest log]`
+//! `cargo run --release -p plimsoll-benches --bin msm_ntt -- [smallest log] [largest log] [threads]`
 //!
 //! Prints medians: nanoseconds per term for multi-scalar multiplications, per element for transforms.
 
@@ -23,8 +23,9 @@ const REPEATS: usize = 5;
 fn main() {
     let mut args = std::env::args().skip(1).map(|arg| arg.parse::<u32>().expect("a binary logarithm"));
     let (smallest, largest) = (args.next().unwrap_or(12), args.next().unwrap_or(18));
+    let threads = args.next();
     let all = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-    for threads in [1, all] {
+    for threads in threads.map_or(vec![1, all], |threads| vec![threads as usize]) {
         let pool = Pool::new(PoolConfig { threads, ..PoolConfig::default() }).expect("threads");
         for log_size in (smallest..=largest).step_by(2) {
             pool.install(|| {
@@ -51,12 +52,23 @@ fn main() {
     }
 }
 
-fn median_ns(items: usize, mut f: impl FnMut()) -> f64 {
+/// Nanoseconds that this thread has spent on a core, where Linux tells; measures well on a machine that does other things.
+fn thread_ns() -> Option<f64> {
+    std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
+}
+
+fn median_ns<R>(items: usize, mut f: impl FnMut() -> R) -> f64 {
+    let alone = plimsoll::pool::current_threads() == 1;
     let mut times: Vec<f64> = (0..REPEATS)
         .map(|_| {
-            let start = Instant::now();
-            f();
-            start.elapsed().as_secs_f64() * 1e9 / items as f64
+            let (start, start_ns) = (Instant::now(), thread_ns());
+            std::hint::black_box(f());
+            let wall_ns = start.elapsed().as_secs_f64() * 1e9;
+            let ns = match (start_ns, thread_ns()) {
+                (Some(start), Some(end)) if alone => end - start,
+                _ => wall_ns,
+            };
+            ns / items as f64
         })
         .collect();
     times.sort_by(f64::total_cmp);
@@ -111,8 +123,8 @@ fn msm<C: plimsoll_groth16::backend::AffineCurve>(
     let mut reservation = scratch(footprint);
     for (name, scalars) in [("uniform", &uniform), ("98 % bits", &bits)] {
         assert_eq!(ours(&bases, scalars, &mut reservation), peer(&bases, scalars));
-        let our_ns = median_ns(n, || drop(ours(&bases, scalars, &mut reservation)));
-        let peer_ns = median_ns(n, || drop(peer(&bases, scalars)));
+        let our_ns = median_ns(n, || ours(&bases, scalars, &mut reservation));
+        let peer_ns = median_ns(n, || peer(&bases, scalars));
         println!(
             "msm {group:?} 2^{log_size} {name}, {threads} threads: {our_ns:.0} ns a term, blst {peer_ns:.0} on one ({:.2} x), scratch {:.0} % of the input",
             peer_ns / our_ns,

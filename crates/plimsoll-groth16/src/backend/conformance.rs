@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn cpu_conforms() {
-        check(&Cpu::new(), 0..=12);
+        check(&Cpu::new(), 0..=10);
     }
 
     #[test]

@@ -15,7 +15,9 @@ use super::msm::Place;
 use super::{BackendError, ScratchVec};
 use crate::backend::scratch::bytes_of;
 
-const MIN_TILE: usize = 1 << 13;
+/// A tile is an eighth of the terms within these bounds, or as many as there are buckets.
+const MIN_TILE: usize = 1 << 9;
+const MAX_TILE: usize = 1 << 13;
 
 /// How many additions it takes to sum the buckets of a window, about.
 pub(super) fn additions_of_sum(window_bits: usize) -> usize {
@@ -37,10 +39,10 @@ impl Sizes {
     /// For windows up to so many bits and up to `terms` terms.
     pub(super) fn new(max_window_bits: usize, terms: usize) -> Self {
         let buckets = 1 << (max_window_bits - 1);
-        let tile = buckets.max(MIN_TILE).min(terms);
+        let tile = (terms / 8).clamp(MIN_TILE, MAX_TILE).max(buckets).min(terms);
         // A bucket with k points of a tile takes ⌈k/2⌉ slots; the columns' partial sums take a batch.
         let slots = (tile + tile.min(buckets)).div_ceil(2).max(BATCH.min(buckets));
-        Self { buckets, tile, slots, batch: BATCH.min(tile.max(buckets)) }
+        Self { buckets, tile, slots, batch: BATCH.min(tile.max(buckets).div_ceil(2)) }
     }
 
     pub(super) fn bytes<C: AffineCurve>(&self) -> u64 {

@@ -113,7 +113,7 @@ pub(crate) fn add_each<C: AffineCurve>(sums: &mut [C], others: &mut [C], steps: 
 #[inline]
 fn denominator<C: AffineCurve>(sum: &mut C, other: &mut C) -> C::Field {
     let difference = other.x().sub(sum.x());
-    if sum.x().is_zero() || other.x().is_zero() || difference.is_zero() {
+    if sum.x().is_zero() | other.x().is_zero() | difference.is_zero() {
         return special_denominator(sum, other, difference);
     }
     difference
