@@ -34,7 +34,7 @@ pub const STAGES: [&str; 6] = ["synthesise", "evaluate", "quotient", "commit", "
 
 /// What a circuit allocates for itself while its witness is synthesised, in bytes a variable. A circuit of gadgets keeps
 /// handles to the values that it still needs (32 bytes for a bit, 56 for a number) and temporary combinations; few circuits
-/// keep handles to all variables at once. `tests/synthesis.rs` measures SHA-256 and the worst case.
+/// keep handles to all variables at once. `tests/memory.rs` measures SHA-256 and the worst case.
 pub const SYNTHESIS_BYTES_PER_VARIABLE: u64 = 64;
 /// The same, apart from the variables.
 pub const SYNTHESIS_BYTES: u64 = 256 << 10;

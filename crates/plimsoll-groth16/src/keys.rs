@@ -235,3 +235,6 @@ impl fmt::Debug for ProvingKey {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

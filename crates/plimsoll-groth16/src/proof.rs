@@ -109,3 +109,6 @@ macro_rules! decode {
 
 decode!(decode_g1, G1Affine, 48);
 decode!(decode_g2, G2Affine, 96);
+
+#[cfg(test)]
+mod tests;

@@ -206,4 +206,4 @@ impl Prover {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -244,3 +244,6 @@ impl fmt::Debug for PreparedVerifyingKey {
         f.debug_struct("PreparedVerifyingKey").field("inputs", &self.inputs()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,11 +21,11 @@ fn prover_with(circuit: impl TestCircuit, basis: HBasis, backend: impl Backend +
     Prover::new(Arc::new(r1cs), Arc::new(key), Arc::new(backend)).expect("the key fits")
 }
 
-fn prover(circuit: impl TestCircuit) -> Prover {
+pub(crate) fn prover(circuit: impl TestCircuit) -> Prover {
     prover_with(circuit, HBasis::PowersOfTau, Cpu::new())
 }
 
-fn blinding() -> Blinding {
+pub(crate) fn blinding() -> Blinding {
     Blinding::from_scalars(Scalar::from(1234), Scalar::from(5678))
 }
 

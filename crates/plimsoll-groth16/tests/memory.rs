@@ -1,0 +1,137 @@
+//! What is allocated behind the ledger's back: by circuits while they are synthesised, and by the reading of hostile files.
+
+#[path = "support/circuits.rs"]
+mod circuits;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::Cursor;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError, Variable};
+use blstrs::Scalar;
+use circuits::{Cubic, Sha256Preimage, Squarings, TestCircuit, rng};
+use ff::Field;
+use plimsoll::{JobSpec, Ledger};
+use plimsoll_groth16::backend::Cpu;
+use plimsoll_groth16::footprint::{AUX, SCRATCH, SHELLS};
+use plimsoll_groth16::keys::{Checked, KeyHeader, ProvingKey};
+use plimsoll_groth16::prover::Prover;
+use plimsoll_groth16::r1cs::R1cs;
+use plimsoll_groth16::setup;
+
+/// Counts what the current thread has allocated and not yet freed.
+struct Counting;
+
+thread_local! {
+    static HELD: Cell<i64> = const { Cell::new(0) };
+    static PEAK: Cell<i64> = const { Cell::new(0) };
+}
+
+fn count(bytes: i64) {
+    HELD.set(HELD.get() + bytes);
+    PEAK.set(PEAK.get().max(HELD.get()));
+}
+
+// SAFETY: all calls go to the system's allocator as they are; counting allocates nothing.
+#[expect(unsafe_code, reason = "an allocator that counts")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most that `f` held at a time, beyond what there was before.
+fn peak_of<R>(f: impl FnOnce() -> R) -> (R, u64) {
+    let before = HELD.get();
+    PEAK.set(before);
+    let result = f();
+    (result, (PEAK.get() - before) as u64)
+}
+
+fn check_synthesis<C: TestCircuit>(name: &str, circuit: C) {
+    let r1cs = R1cs::from_circuit(circuit.clone()).expect("shape");
+    let key = setup::generate(&r1cs, &mut rng(1), &|_| ControlFlow::Continue(())).expect("key");
+    let prover = Prover::new(Arc::new(r1cs), Arc::new(key), Arc::new(Cpu::new())).expect("prover");
+    let profile = prover.profile(1);
+    let declared = profile.stages()[0].peak.clone();
+    let mut job = Ledger::unlimited().submit(JobSpec::new("proof", profile)).expect("submit");
+    let mut grant = job.enter(0).wait().expect("grant");
+    let (witness, peak) = peak_of(|| prover.synthesise(&mut grant, circuit).expect("witness"));
+    let buffers = declared.of(AUX) + declared.of(SHELLS);
+    let transient = peak - buffers;
+    println!(
+        "{name}: {transient} bytes beside the buffers, {:.1} a variable; declared {}",
+        transient as f64 / prover.r1cs().variables() as f64,
+        declared.of(SCRATCH)
+    );
+    assert!(transient <= declared.of(SCRATCH), "{name}: {transient} bytes");
+    drop(witness);
+}
+
+/// Keeps a handle to every variable until the end.
+#[derive(Clone, Debug)]
+struct Hoarder(usize);
+
+impl Circuit<Scalar> for Hoarder {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+        let mut numbers: Vec<(Option<Scalar>, Variable)> = Vec::with_capacity(self.0);
+        for i in 0..self.0 as u64 {
+            let value = Scalar::from(i);
+            let variable = cs.alloc(|| "number", || Ok(value))?;
+            numbers.push((Some(value), variable));
+        }
+        for (_, number) in numbers {
+            cs.enforce(|| "itself", |lc| lc + number, |lc| lc + CS::one(), |lc| lc + number);
+        }
+        Ok(())
+    }
+}
+
+impl TestCircuit for Hoarder {
+    fn public_inputs(&self) -> Vec<Scalar> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn circuits_allocate_no_more_than_is_declared_for_them() {
+    check_synthesis("cubic", Cubic(Some(Scalar::ONE)));
+    check_synthesis("squarings", Squarings { start: Some(Scalar::ONE), steps: 5000 });
+    check_synthesis("hoarder", Hoarder(20_000));
+    for blocks in [1, 2, 3] {
+        let len = blocks * 64 - 9;
+        check_synthesis(&format!("sha256 of {blocks} blocks"), Sha256Preimage { bytes: Some(vec![7; len]), len });
+    }
+}
+
+#[test]
+fn a_hostile_key_file_costs_no_more_than_a_few_bytes() {
+    let r1cs = R1cs::from_circuit(Cubic(None)).expect("shape");
+    let key = setup::generate(&r1cs, &mut rng(1), &|_| ControlFlow::Continue(())).expect("key");
+    let mut file = Vec::new();
+    key.write(&mut file).expect("written");
+    // The count of the input points, after three points of each group; behind it everything is taken for points.
+    for position in 864..868 {
+        let mut hostile = file.clone();
+        hostile[position] = 0xff;
+        let (result, peak) = peak_of(|| ProvingKey::scan_and_read(Cursor::new(&hostile), Checked::No));
+        assert!(result.is_err());
+        assert!(peak < 4096, "byte {position}: {peak} bytes were allocated for a file of {}", file.len());
+    }
+    let header = KeyHeader::scan(&mut Cursor::new(&file)).expect("header");
+    let (read, peak) = peak_of(|| ProvingKey::read(&file[..], &header, Checked::No));
+    assert!(read.is_ok());
+    assert!(peak <= header.resident_bytes() + KeyHeader::READ_SCRATCH_BYTES, "{peak} bytes");
+}
