@@ -5,6 +5,7 @@ mod bypass;
 mod event;
 mod facts;
 mod key;
+mod order;
 mod report;
 mod rules;
 mod search;

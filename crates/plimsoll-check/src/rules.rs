@@ -7,7 +7,7 @@ use plimsoll::{Bytes, Class, Resource, Space};
 use crate::bypass;
 use crate::event::{At, Event};
 use crate::facts::{Facts, OwnerFacts};
-use crate::setup::{Plan, Setup, Vector};
+use crate::setup::{Plan, Setup};
 use crate::state::State;
 use crate::view::View;
 use crate::world::Kind;
@@ -27,6 +27,8 @@ pub enum Rule {
     Safety,
     /// Nothing waits that the rules of admission would let in now.
     Settled,
+    /// Requests are granted in their order.
+    Order,
     /// I4: whenever something waits, something runs that will return what it holds.
     Progress,
     /// I5: no waiting request is passed by more admissions than the budget says; and the ledger counts right.
@@ -53,6 +55,7 @@ impl fmt::Display for Rule {
             Rule::Line => "the line",
             Rule::Safety => "safety",
             Rule::Settled => "nothing grantable waits",
+            Rule::Order => "order",
             Rule::Progress => "progress",
             Rule::Bypass => "bounded bypass",
             Rule::NothingLost => "nothing lost",
@@ -247,40 +250,44 @@ fn waits_rightly(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &Owner
             return Err(Broken::new(Rule::NeverFits, format!("{name} waits, but {unattainable}")));
         }
     }
-    let need = waiter.need.as_ref().expect("it waits");
-    let reserve = setup.plans[setup.world.actors[waiter.actor]].1.as_ref().filter(|_| !waiter.in_flight);
-    if is_grantable(setup, state, facts, waiter, need)
-        || reserve.is_some_and(|plan| urgently(setup, state, facts, waiter, plan))
-    {
+    if is_grantable(setup, state, facts, waiter) {
         return Err(Broken::new(Rule::Settled, format!("{name} waits, but could be granted")));
     }
     Ok(())
 }
 
-fn is_grantable(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts, need: &Vector) -> bool {
-    if !facts.fits(need) || (!waiter.in_flight && !(facts.below_target(need) && facts.claims_below_target(waiter))) {
+/// Whether a waiting request could be granted now: as it is, or from the urgent reserve.
+pub(crate) fn is_grantable(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {
+    if is_grantable_as_it_is(setup, state, facts, waiter) {
+        return true;
+    }
+    let reserve = setup.plans[setup.world.actors[waiter.actor]].1.as_ref();
+    let Some(plan) = reserve.filter(|_| !waiter.in_flight) else { return false };
+    let mut facts = facts.clone();
+    let owner = facts.owners.iter_mut().find(|owner| owner.actor == waiter.actor).expect("it waits");
+    let first = &setup.job(waiter.actor).profile.stages()[0].peak;
+    owner.account = plan.account;
+    owner.claim.clone_from(&plan.claims[0]);
+    owner.leaves.clone_from(&plan.leaves);
+    owner.need = Some(setup.vector(plan.account, first.iter()));
+    let owner = owner.clone();
+    is_grantable_as_it_is(setup, state, &facts, &owner)
+}
+
+fn is_grantable_as_it_is(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {
+    let need = waiter.need.as_ref().expect("it waits");
+    if !facts.fits(need) {
         return false;
     }
-    if !facts.with_granted(waiter.actor).some_order_finishes() {
+    // While a lowered limit waits for jobs to finish, new ones come in only below the limit that was asked for.
+    let within_target = facts.below_target(need) && facts.claims_below_target(waiter);
+    if !(waiter.in_flight || within_target) || !facts.with_granted(waiter.actor).some_order_finishes() {
         return false;
     }
     let held_back = |&other: &usize| {
         state.actors[other].passed >= setup.ledger.bypass() && !bypass::is_exempt(setup, facts, other, waiter.actor)
     };
     waiter.in_flight || !bypass::passed_by(state, waiter.actor).iter().any(held_back)
-}
-
-/// Whether an urgent job could be admitted from the reserve.
-fn urgently(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts, plan: &Plan) -> bool {
-    let mut facts = facts.clone();
-    let owner = facts.owners.iter_mut().find(|owner| owner.actor == waiter.actor).expect("it waits");
-    let first = setup.job(waiter.actor).profile.stages()[0].peak.clone();
-    owner.account = plan.account;
-    owner.claim.clone_from(&plan.claims[0]);
-    owner.leaves.clone_from(&plan.leaves);
-    owner.need = Some(setup.vector(plan.account, first.iter()));
-    let owner = owner.clone();
-    is_grantable(setup, state, &facts, &owner, owner.need.as_ref().expect("set above"))
 }
 
 /// I4 as safety: a state in which something waits must have something that runs and will return what it holds.

@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll::ledger::state::{AccountId, Kind as ComponentKind, LedgerState};
-use plimsoll::{Demand, Resource, Space};
+use plimsoll::{Bytes, Demand, Resource, Space};
 
 use crate::CheckError;
+use crate::rules;
 use crate::world::{JobKind, Kind, World};
 
 /// An amount for each component.
@@ -80,7 +81,11 @@ impl<'w> Setup<'w> {
                         return Err(CheckError::OtherStages(job.name.clone()));
                     }
                     let peaks = job.profile.stages().iter().map(|stage| stage.peak.clone()).collect::<Vec<_>>();
-                    let leaves = job.profile.stages().last().map(|stage| stage.keep.clone()).unwrap_or_default();
+                    let kept = job.profile.stages().last().into_iter().flat_map(|stage| stage.keep.iter());
+                    // Slots come back with the end, whatever the last stage keeps.
+                    let leaves =
+                        kept.filter_map(|(resource, amount)| Some((rules::class_of(resource)?, Bytes(amount))));
+                    let leaves = leaves.fold(Demand::new(), |leaves, (class, bytes)| leaves.bytes(class, bytes));
                     (account(&job.child)?, peaks, leaves, job.urgent)
                 }
                 Kind::Reservation(kind) => {

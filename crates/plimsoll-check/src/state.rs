@@ -11,6 +11,7 @@ use plimsoll::{Bytes, Class, Demand, JobSpec, Resource};
 
 use crate::bypass;
 use crate::event::{At, Event};
+use crate::order;
 use crate::rules::{self, Broken, Rule};
 use crate::setup::Setup;
 use crate::world::{Kind, ReservationKind};
@@ -291,6 +292,7 @@ impl Step<'_> {
             }
             return Ok(());
         }
+        self.pass_on()?;
         self.state.actors[actor].at = At::Results;
         self.state.ledger.end(id, &mut self.out);
         if self.state.actors[actor].pieces.is_empty() {
@@ -487,6 +489,7 @@ impl Step<'_> {
             };
             match outcome {
                 Outcome::Granted(_, granted) => {
+                    order::check(self.setup, self.state, actor, &outcomes)?;
                     bypass::count(self.setup, self.state, actor, &outcomes);
                     self.granted(actor, stage, granted)?;
                 }

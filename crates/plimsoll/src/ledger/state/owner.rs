@@ -80,7 +80,13 @@ impl Plan {
             claims.push(claim.clone());
         }
         claims.reverse();
-        let leaves = profile.stages().last().map_or(Ok(Amounts::default()), |stage| vector(&stage.keep))?;
+        // Slots come back with the end, whatever the last stage keeps: only bytes are left behind.
+        let mut leaves = Amounts::default();
+        for (resource, amount) in profile.stages().last().into_iter().flat_map(|stage| stage.keep.iter()) {
+            if let Resource::Class(_) = resource {
+                accounts.add(account, resource, amount, &mut leaves)?;
+            }
+        }
         Ok(Plan { account, claims, leaves })
     }
 }

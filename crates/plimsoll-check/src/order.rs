@@ -1,0 +1,62 @@
+//! Who goes first: whatever is granted, nobody before it in the order could have been granted in its place.
+//!
+//! Requests of jobs in flight go first, by priority, then least remaining claim, then age; then admissions, by priority,
+//! then age.
+
+use std::cmp::{Ordering, Reverse};
+
+use plimsoll::ledger::state::Outcome;
+
+use crate::event::At;
+use crate::facts::{Facts, OwnerFacts};
+use crate::rules::{self, Broken, Rule};
+use crate::setup::Setup;
+use crate::state::State;
+use crate::world::Kind;
+
+/// Checks the first of `grants`, which are all that were made at or after its moment.
+pub(crate) fn check(setup: &Setup<'_>, state: &State, granted: usize, grants: &[Outcome]) -> Result<(), Broken> {
+    let waits = |actor: &crate::state::Actor| matches!(actor.at, At::Waiting(_));
+    if state.actors.iter().filter(|actor| waits(actor)).count() < 2 {
+        return Ok(());
+    }
+    let facts = Facts::of(setup, state).before(setup, state, grants);
+    let mine = facts.owners.iter().find(|owner| owner.actor == granted).expect("it was granted something");
+    for other in facts.owners.iter().filter(|other| other.actor != granted && other.need.is_some()) {
+        if goes_before(setup, state, &facts, other, mine) && rules::is_grantable(setup, state, &facts, other) {
+            let (other, mine) = (&setup.names[other.actor], &setup.names[granted]);
+            return Err(Broken::new(
+                Rule::Order,
+                format!("{mine} is granted first, before it {other} could have been"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn goes_before(setup: &Setup<'_>, state: &State, facts: &Facts, one: &OwnerFacts, other: &OwnerFacts) -> bool {
+    let rank = |owner: &OwnerFacts| {
+        let priority = match setup.kind(owner.actor) {
+            Kind::Job(job) => job.priority,
+            Kind::Reservation(kind) => kind.priority,
+        };
+        (!owner.in_flight, Reverse(priority))
+    };
+    let arrived = |owner: &OwnerFacts| state.actors[owner.actor].arrived;
+    let claims = || if one.in_flight { compare_shares(facts, one, other) } else { Ordering::Equal };
+    let order = rank(one).cmp(&rank(other)).then_with(claims).then(arrived(one).cmp(&arrived(other)));
+    order == Ordering::Less
+}
+
+/// Compares the largest share that each claims of a limit.
+fn compare_shares(facts: &Facts, one: &OwnerFacts, other: &OwnerFacts) -> Ordering {
+    let share = |owner: &OwnerFacts| {
+        let shares = owner.claim.iter().zip(&facts.target).map(|(claim, target)| (*claim, (*target).max(1)));
+        shares.max_by(|a, b| compare_fractions(*a, *b)).unwrap_or((0, 1))
+    };
+    compare_fractions(share(one), share(other))
+}
+
+fn compare_fractions(one: (u64, u64), other: (u64, u64)) -> Ordering {
+    (u128::from(one.0) * u128::from(other.1)).cmp(&(u128::from(other.0) * u128::from(one.1)))
+}

@@ -1,0 +1,155 @@
+//! Random worlds, each explored whole: four jobs of three kinds on two kinds of memory, of any shape, with everything that
+//! can happen to a job.
+//!
+//! `PLIMSOLL_CHECK_WORLDS` says how many (60 otherwise), `PLIMSOLL_CHECK_SEED` which is the first; each world is made
+//! from its own number, which a failure names. Thousands of them take minutes, in a release build.
+
+use plimsoll::{Budget, Bytes, Class, Demand, Profile, Slots, Space};
+use plimsoll_check::{CheckError, JobKind, ReservationKind, World};
+
+const A: Class = Class::new("a", Space::HOST);
+const B: Class = Class::new("b", Space::device(0));
+const LANE: Slots = Slots::new("lane");
+
+/// SplitMix64 (Steele, Lea, Flood 2014): a world from a number, on every machine the same.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.next() % (high - low + 1)
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.next().is_multiple_of(n)
+    }
+}
+
+fn demand([a, b, lanes]: [u64; 3]) -> Demand {
+    Demand::new().bytes(A, Bytes(a)).bytes(B, Bytes(b)).slots(LANE, lanes)
+}
+
+/// Two or three stages, each of which needs what the one before kept or more, up to the limits.
+fn profile(random: &mut Random, limits: [u64; 3], leaves: bool) -> Profile {
+    const NAMES: [&str; 3] = ["first", "second", "third"];
+    let stages = random.between(2, 3) as usize;
+    let mut held = [0; 3];
+    (0..stages).fold(Profile::new(), |profile, stage| {
+        let last = stage + 1 == stages && !leaves;
+        let mut draw = |low: [u64; 3], high: [u64; 3]| [0, 1, 2].map(|at| random.between(low[at], high[at]));
+        let peak = draw(held, limits);
+        let keep = if last { [0; 3] } else { draw([0; 3], peak) };
+        held = keep;
+        profile.stage(NAMES[stage], demand(peak), demand(keep))
+    })
+}
+
+/// The worlds of the rules' own trial: jobs that arrive, run and are given up while they wait.
+fn plain(random: &mut Random) -> World {
+    let limits = [random.between(3, 6), random.between(1, 3), 0];
+    let profiles = [0; 3].map(|_| profile(random, limits, false));
+    let budget = Budget::new().space(Space::HOST, Bytes(limits[0])).space(Space::device(0), Bytes(limits[1]));
+    let mut counts = [[0; 2]; 3];
+    for _ in 0..4 {
+        counts[random.between(0, 2) as usize][usize::from(random.one_in(3))] += 1;
+    }
+    let mut world = World::new(budget.bypass(random.between(0, 2) as u32));
+    for (kind, counts) in counts.iter().enumerate() {
+        for (priority, count) in counts.iter().enumerate().filter(|count| *count.1 > 0) {
+            let name = format!("{} of priority {priority}", ["a", "b", "c"][kind]);
+            let job = JobKind::new(&name, profiles[kind].clone()).priority(priority as i32).cancels();
+            world = world.jobs(*count, job);
+        }
+    }
+    world
+}
+
+/// Three jobs and a reservation, with lanes and whatever else may happen.
+fn eventful(random: &mut Random) -> World {
+    let limits = [random.between(3, 6), random.between(1, 3), random.between(1, 2)];
+    let budget = Budget::new().space(Space::HOST, Bytes(limits[0])).space(Space::device(0), Bytes(limits[1]));
+    let mut budget = budget.slots(LANE, limits[2]).bypass(random.between(0, 2) as u32);
+    let mut share = limits;
+    let reserve = random.one_in(4);
+    if reserve {
+        budget = budget.urgent_reserve(Space::HOST, Bytes(1));
+        share[0] -= 1;
+    }
+    let mut world = World::new(budget);
+    let child = random.one_in(3);
+    if child {
+        world = world.child("child", Budget::new().space(Space::HOST, Bytes(random.between(2, share[0]))));
+    }
+    for name in ["x", "y"] {
+        let leaves = random.one_in(3);
+        let mut job = JobKind::new(name, profile(random, share, leaves)).priority(i32::from(random.one_in(4)));
+        job = match random.between(0, 6) {
+            0 => job.cancels(),
+            1 => job.fails(),
+            2 => job.retries(1),
+            3 => job.releases_early(),
+            4 => job.withdraws(1),
+            5 => job.tries_to_grow(A, Bytes(1)),
+            _ => job.pauses(),
+        };
+        if child && random.one_in(2) {
+            job = job.child("child");
+        } else if reserve && random.one_in(2) {
+            job = job.urgent();
+        }
+        world = world.jobs(random.between(1, 2) as usize, job);
+    }
+    if random.one_in(3) {
+        let first = random.between(1, share[0] - 1);
+        let kind = ReservationKind::new("reservation", A, Bytes(first));
+        let kind = if random.one_in(2) { kind.grows_to(Bytes(random.between(first + 1, share[0]))) } else { kind };
+        world = world.reservations(1, if random.one_in(4) { kind.retained() } else { kind.cancels() });
+    }
+    if random.one_in(4) {
+        world = world.resize(Space::HOST, Bytes(random.between(1, 7)));
+    }
+    world
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")),
+        Err(_) => default,
+    }
+}
+
+/// Explores `PLIMSOLL_CHECK_WORLDS` worlds, or 60; the floor is what 60 of them have, and only asked for then.
+fn explore_all(what: &str, make: impl Fn(&mut Random) -> World, floor: usize) {
+    let (worlds, seed) = (number("PLIMSOLL_CHECK_WORLDS", 60), number("PLIMSOLL_CHECK_SEED", 1));
+    let (mut states, mut too_large) = (0, 0);
+    for number in seed..seed + worlds {
+        let world = make(&mut Random(number)).states_max(200_000);
+        match world.explore() {
+            Ok(report) => states += report.states,
+            Err(CheckError::TooLarge { .. }) => too_large += 1,
+            Err(error) => panic!("{what} world {number}: {error}\nin {world:#?}"),
+        }
+    }
+    println!("{what}: {worlds} worlds from {seed} on, {states} states; {too_large} too large");
+    assert!(too_large * 20 <= worlds, "{what}: {too_large} of {worlds} worlds were too large to explore");
+    if (worlds, seed) == (60, 1) {
+        assert!(states >= floor, "{what}: {states} states, of {floor} at least");
+    }
+}
+
+#[test]
+fn random_worlds_of_jobs_that_wait_and_are_given_up() {
+    explore_all("plain", plain, 1);
+}
+
+#[test]
+fn random_worlds_in_which_anything_may_happen() {
+    explore_all("eventful", eventful, 1);
+}
