@@ -17,6 +17,7 @@ pub mod state;
 
 mod charged;
 mod grant;
+mod handle;
 mod job;
 mod reservation;
 mod reserve;
@@ -27,6 +28,7 @@ use std::time::Duration;
 pub use self::charged::{Charged, Full, VecError};
 pub use self::error::{EnterError, GrowError, NeverFits, ReserveError, ResizeError, SubmitError, TakeError, TooFew};
 pub use self::grant::Grant;
+pub use self::handle::{HandleError, HandleRecord, RawHandle, SPENT_KEPT};
 pub use self::job::{Enter, Job, JobSpec};
 pub use self::reservation::{NotMerged, NotMoved, Reservation};
 pub use self::reserve::Reserve;
@@ -76,6 +78,7 @@ impl Ledger {
 
     /// Asks for bytes of a class, outside of any job. Nothing happens until the request is waited for:
     /// [`wait`](Reserve::wait), [`try_now`](Reserve::try_now) or `.await`.
+    #[track_caller]
     pub fn reserve(&self, class: Class, bytes: Bytes) -> Reserve {
         Reserve::new(self.inner.clone(), self.account, class, bytes)
     }

@@ -57,6 +57,7 @@ impl Grant {
     /// # Errors
     ///
     /// If the grant has not so many left: the stage's declared peak is too low.
+    #[track_caller]
     pub fn take(&mut self, class: Class, bytes: Bytes) -> Result<Reservation, TakeError> {
         let left = self.left(class);
         let Some(rest) = left.checked_sub(bytes) else {
@@ -70,6 +71,7 @@ impl Grant {
     }
 
     /// Takes everything that is left of a class.
+    #[track_caller]
     pub fn take_all(&mut self, class: Class) -> Reservation {
         match self.take(class, self.left(class)) {
             Ok(reservation) => reservation,
@@ -82,6 +84,7 @@ impl Grant {
     /// # Errors
     ///
     /// If the grant has not so many bytes left, or the allocator refuses.
+    #[track_caller]
     pub fn vec<T>(&mut self, class: Class, capacity: usize) -> Result<Charged<Vec<T>>, VecError> {
         let reservation = self.take(class, Bytes::of::<T>(capacity)).map_err(VecError::Take)?;
         Charged::with_capacity(reservation, capacity)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::mem;
+use std::panic::Location;
 
 use thiserror::Error;
 
@@ -33,12 +34,41 @@ pub struct Reservation {
     id: OwnerId,
     class: Class,
     bytes: Bytes,
+    place: &'static Location<'static>,
 }
 
 impl Reservation {
-    /// A piece that the state already counts.
+    /// A piece that the state already counts, reserved by the caller.
+    #[track_caller]
     pub(super) fn new(inner: Arc<Inner>, id: OwnerId, class: Class, bytes: Bytes) -> Reservation {
-        Reservation { inner, id, class, bytes }
+        Reservation { inner, id, class, bytes, place: Location::caller() }
+    }
+
+    /// The same, reserved elsewhere.
+    pub(super) fn with_place(mut self, place: &'static Location<'static>) -> Reservation {
+        self.place = place;
+        self
+    }
+
+    /// Where in the source the bytes were reserved, or taken from a grant; of a split-off part, where the whole was.
+    pub fn reserved_at(&self) -> &'static Location<'static> {
+        self.place
+    }
+
+    pub(super) fn ledger(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    pub(super) fn owner(&self) -> OwnerId {
+        self.id
+    }
+
+    /// Takes the reservation apart without returning anything; the piece stays counted.
+    pub(super) fn into_raw(mut self) -> (Arc<Inner>, OwnerId) {
+        self.bytes = Bytes::ZERO;
+        self.inner.read(|state| state.attach(self.id, self.class));
+        // What is dropped here is an empty piece beside the one that was just counted.
+        (self.inner.clone(), self.id)
     }
 
     /// How many bytes it holds.
@@ -59,7 +89,7 @@ impl Reservation {
     pub fn split(&mut self, bytes: Bytes) -> Result<Reservation, TooFew> {
         self.take_off(bytes)?;
         self.inner.read(|state| state.attach(self.id, self.class));
-        Ok(Reservation::new(self.inner.clone(), self.id, self.class, bytes))
+        Ok(Reservation::new(self.inner.clone(), self.id, self.class, bytes).with_place(self.place))
     }
 
     /// Takes in another reservation of the same owner and class.

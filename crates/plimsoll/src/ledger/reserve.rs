@@ -1,6 +1,7 @@
 //! A request for a free-standing reservation: builder, blocking wait and future in one.
 
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -24,14 +25,16 @@ pub struct Reserve {
     inner: Arc<Inner>,
     account: AccountId,
     standing: Standing,
+    place: &'static Location<'static>,
     seat: Option<SeatId>,
 }
 
 impl Reserve {
+    #[track_caller]
     pub(super) fn new(inner: Arc<Inner>, account: AccountId, class: Class, bytes: Bytes) -> Reserve {
         let name = class.name().into();
         let standing = Standing { name, class, bytes, max: None, priority: 0, retained: false };
-        Reserve { inner, account, standing, seat: None }
+        Reserve { inner, account, standing, place: Location::caller(), seat: None }
     }
 
     /// Declares the most that [`Reservation::grow`] will ask for. It is part of the claim: others are admitted only if
@@ -114,7 +117,7 @@ impl Reserve {
     fn conclude(&self, id: OwnerId, verdict: Verdict) -> Result<Reservation, ReserveError> {
         let Standing { class, bytes, .. } = self.standing;
         match verdict {
-            Verdict::Granted(_) => Ok(Reservation::new(self.inner.clone(), id, class, bytes)),
+            Verdict::Granted(_) => Ok(Reservation::new(self.inner.clone(), id, class, bytes).with_place(self.place)),
             Verdict::Refused(Refusal::NeverFits(error)) => Err(ReserveError::NeverFits(error)),
             Verdict::Refused(Refusal::Closed) => Err(ReserveError::Closed { who: self.standing.name.clone() }),
         }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use slab::Slab;
 
 use super::error::Shortage;
+use super::handle::Handles;
 use super::state::{Granted, LedgerState, Outcome, OwnerId, Refusal};
 use crate::Budget;
 use crate::sync::{self, Arc, Condvar, Mutex, MutexGuard};
@@ -28,6 +29,8 @@ pub(super) struct Inner {
     /// Somebody waits for the ledger to become quiet.
     quiet: Condvar,
     made: Instant,
+    /// Reservations that are out as numbers.
+    pub(super) handles: Handles,
 }
 
 #[derive(Debug)]
@@ -103,7 +106,7 @@ impl Inner {
             seat_of: Vec::new(),
             waiting_for_quiet: 0,
         };
-        Inner { shell: Mutex::new(shell), quiet: Condvar::new(), made: Instant::now() }
+        Inner { shell: Mutex::new(shell), quiet: Condvar::new(), made: Instant::now(), handles: Handles::new() }
     }
 
     /// Nanoseconds since the ledger was made.

@@ -24,6 +24,11 @@ impl LedgerState {
         Place { kind, account: AccountId::ROOT, child: None, urgent: false }
     }
 
+    /// The name of a job or free-standing reservation.
+    pub fn name_of(&self, id: OwnerId) -> Arc<str> {
+        self.owners[id.0].name.clone()
+    }
+
     /// Why the waiting request of `id` is not served.
     pub fn shortage(&mut self, id: OwnerId) -> Shortage {
         let more = self.more_of(id);
