@@ -221,6 +221,15 @@ pub enum NotMerged {
     },
 }
 
+impl NotMerged {
+    /// The reservation that was to be merged.
+    pub fn into_other(self) -> Reservation {
+        match self {
+            NotMerged::OtherClass { other, .. } | NotMerged::OtherOwner { other } => other,
+        }
+    }
+}
+
 /// A reservation was not moved to another class.
 #[derive(Debug, Error)]
 #[error("{} of {} were not moved to {class}: {shortage}", reservation.bytes(), reservation.class())]
