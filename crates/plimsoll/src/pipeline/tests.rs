@@ -232,8 +232,8 @@ fn until_idle(pool: &Pool) {
 
 #[test]
 fn what_is_produced_and_not_consumed_never_exceeds_the_bound() {
-    // Once bounded by the buffers' bytes, once by a permit that the job keeps.
-    for (bytes, permit) in [(BUFFER_BYTES.times(2), Demand::new()), (Bytes::MIB, Demand::new().slots(PERMIT, 1))] {
+    // Once bounded by a permit that the job keeps, once by the buffers' bytes.
+    for (bytes, permit) in [(Bytes::MIB, Demand::new().slots(PERMIT, 1)), (BUFFER_BYTES.times(2), Demand::new())] {
         for threads in [1, 2] {
             let (ledger, pool) = (ledger(bytes), pool(threads));
             let produced = Arc::new(AtomicUsize::new(0));
@@ -341,6 +341,26 @@ fn a_dropped_pipeline_answers_every_ticket_and_returns_everything() {
             }
         }
     }
+}
+
+#[test]
+fn a_pipeline_dropped_by_its_own_stage_does_not_wait_for_itself() {
+    let (ledger, pool) = (ledger(CLAIM), pool(1));
+    let slot = Arc::new(crate::sync::Mutex::new(None));
+    let (take, taken) = (slot.clone(), Arc::new(std::sync::Barrier::new(2)));
+    let placed = taken.clone();
+    let hook = move |_: &StageCx<'_>, _| {
+        placed.wait();
+        let pipeline: Option<Pipeline<_, _, _>> = crate::sync::lock(&take).take();
+        drop(pipeline.expect("the test placed it"));
+    };
+    let pipeline = build(&ledger, &pool, Arc::new(hook));
+    let ticket = pipeline.submit("job", Order::Nothing).expect("taken on");
+    *crate::sync::lock(&slot) = Some(pipeline);
+    taken.wait();
+    assert!(matches!(ticket.wait(), Err(JobError::ShutDown { stage: "second", .. })));
+    ledger.quiesce(Duration::from_secs(10)).expect("quiet");
+    assert!(ledger.snapshot().is_empty());
 }
 
 #[test]

@@ -71,6 +71,7 @@ impl Idle {
 
     /// How many workers sleep, or are about to.
     pub(super) fn sleepers(&self) -> usize {
+        // Acquire: partner of the Release in `sleep`, so that who sees a worker asleep sees what it did before.
         self.sleepers.load(Ordering::Acquire)
     }
 
@@ -80,7 +81,8 @@ impl Idle {
     pub(super) fn sleep(&self, index: usize, want: Want, anything_there: impl FnOnce() -> bool) -> bool {
         let seat = &self.seats[index];
         // Counted before announced, or a waker could count it off first and hide another sleeper.
-        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        // Release: partner of the Acquire in `sleepers`.
+        self.sleepers.fetch_add(1, Ordering::Release);
         // Release: partner of the compare-exchange in `claim`, orders the count before the announcement.
         seat.state.store(want.to_word(), Ordering::Release);
         // Partner: the fence in `published`.

@@ -327,6 +327,7 @@ fn a_worker_that_waits_never_starts_another_jobs_stage_or_fork() {
         // The third worker runs job B, with forks that only the waiting worker would be free to steal.
         s.spawn(|| {
             pool.install(|| {
+                intrude();
                 scope(|forks| {
                     for _ in 0..4 {
                         forks.spawn(intrude);
