@@ -6,6 +6,7 @@
 use blstrs::Scalar;
 use group::{Curve, Group};
 use plimsoll::pool;
+use zeroize::Zeroizing;
 
 use crate::backend::AffineCurve;
 use crate::backend::kernels::{BATCH, Limbs, Step, add_each, digit, digit_count, limbs};
@@ -86,14 +87,16 @@ impl<C: AffineCurve> FixedBase<C> {
     pub fn multiply_each(&self, scalars: &[Scalar], results: &mut [C]) {
         assert_eq!(scalars.len(), results.len(), "one result for each scalar");
         pool::for_each_chunk(results, BATCH, |offset, sums| {
-            let numbers: Vec<Limbs> = scalars[offset..offset + sums.len()].iter().map(limbs).collect();
+            // The numbers may be secret: key generation makes multiples by toxic waste.
+            let numbers: Zeroizing<Vec<Limbs>> =
+                Zeroizing::new(scalars[offset..offset + sums.len()].iter().map(limbs).collect());
             let mut others = vec![C::identity(); sums.len()];
             let mut steps = vec![Step::default(); sums.len()];
-            for (sum, number) in sums.iter_mut().zip(&numbers) {
+            for (sum, number) in sums.iter_mut().zip(&*numbers) {
                 *sum = self.multiple(0, number);
             }
             for window in 1..self.plan.windows() {
-                for (other, number) in others.iter_mut().zip(&numbers) {
+                for (other, number) in others.iter_mut().zip(&*numbers) {
                     *other = self.multiple(window, number);
                 }
                 add_each(sums, &mut others, &mut steps);

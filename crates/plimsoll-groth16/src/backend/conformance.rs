@@ -127,7 +127,12 @@ mod tests {
 
     #[test]
     fn cpu_conforms() {
-        check(&Cpu::new(), 0..=10);
+        check(&Cpu::new(), 0..=7);
+        for log_size in [10, 12] {
+            check_transforms(&Cpu::new(), log_size);
+        }
+        check_msm(&Cpu::new(), CurveGroup::G1, 1 << 12);
+        check_msm(&Cpu::new(), CurveGroup::G2, 1 << 10);
     }
 
     #[test]
@@ -137,7 +142,7 @@ mod tests {
                 for log_size in [1, 6, 13] {
                     check_transforms(&Cpu::new(), log_size);
                 }
-                for n in [1, 37, 3000] {
+                for n in [37, 2000] {
                     check_msm(&Cpu::new(), CurveGroup::G1, n);
                     check_msm(&Cpu::new(), CurveGroup::G2, n);
                 }

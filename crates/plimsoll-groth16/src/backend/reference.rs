@@ -6,6 +6,7 @@ use group::Group;
 use group::prime::PrimeCurveAffine;
 
 use plimsoll::Reservation;
+use zeroize::Zeroize;
 
 use super::scratch::{ScratchVec, bytes_of};
 use super::{Backend, BackendError, CurveGroup, Transform, require_same_length, require_scratch};
@@ -57,6 +58,7 @@ impl Backend for Reference {
                 scale_by_powers(data, &domain.size_inverse(), &domain.coset_shift_inverse());
             }
         }
+        crate::secret::erase(&mut buffer);
         buffer.release(scratch);
         Ok(())
     }
@@ -143,6 +145,7 @@ fn double_and_add<C: PrimeCurveAffine<Scalar = Scalar>>(
             }
         }
     }
+    bytes.iter_mut().for_each(|bytes| bytes.zeroize());
     bytes.release(scratch);
     Ok(sum)
 }

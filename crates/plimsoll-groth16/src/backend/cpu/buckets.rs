@@ -9,6 +9,7 @@
 use blstrs::Scalar;
 use group::Group;
 use plimsoll::Reservation;
+use zeroize::Zeroize;
 
 use super::curve::{AffineCurve, BATCH, Step, add_each};
 use super::msm::Place;
@@ -105,7 +106,9 @@ impl<C: AffineCurve> Lane<C> {
         })
     }
 
-    pub(super) fn release(self, scratch: &mut Reservation) {
+    pub(super) fn release(mut self, scratch: &mut Reservation) {
+        // Which points went into which bucket says what the witness was.
+        self.entries.iter_mut().for_each(|entry| entry.bucket.zeroize());
         self.buckets.release(scratch);
         self.entries.release(scratch);
         self.places.release(scratch);

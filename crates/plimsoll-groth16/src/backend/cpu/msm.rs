@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use blstrs::Scalar;
 use group::Group;
 use plimsoll::{Reservation, pool};
+use zeroize::Zeroize;
 
 use super::buckets::{self, Lane};
 use super::curve::AffineCurve;
@@ -187,7 +188,9 @@ impl Segment {
         long.iter().chain(&short[too_short..])
     }
 
-    fn release(self, scratch: &mut Reservation) {
+    fn release(mut self, scratch: &mut Reservation) {
+        // The numbers are the witness.
+        self.terms.iter_mut().for_each(|term| term.number.zeroize());
         self.terms.release(scratch);
         self.lengths.release(scratch);
     }
