@@ -48,9 +48,10 @@ pub(crate) fn is_exempt(setup: &Setup<'_>, facts: &Facts, waiter: usize, passer:
     is_wholly_urgent(setup, passer) || is_short_only_in_its_child(setup, facts, waiter, passer)
 }
 
-/// Whether an owner is charged to nothing but the urgent reserve.
-pub(crate) fn is_wholly_urgent(setup: &Setup<'_>, owner: &OwnerFacts) -> bool {
-    owner.claim.iter().zip(&setup.components).all(|(claim, component)| *claim == 0 || component.urgent)
+/// Whether an owner is served from nothing but the urgent reserve.
+fn is_wholly_urgent(setup: &Setup<'_>, owner: &OwnerFacts) -> bool {
+    let may = setup.plans[setup.world.actors[owner.actor]].1.is_some();
+    may && owner.claim.iter().zip(&setup.components).all(|(claim, component)| *claim == 0 || component.urgent)
 }
 
 fn is_short_only_in_its_child(setup: &Setup<'_>, facts: &Facts, waiter: &OwnerFacts, passer: &OwnerFacts) -> bool {

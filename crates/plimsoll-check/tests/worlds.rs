@@ -45,25 +45,26 @@ fn holds(name: &str, floor: usize, world: World) {
 
 #[test]
 fn jobs_of_one_kind() {
-    for (bypass, floor) in [(0, 1), (1, 1), (2, 1)] {
-        let world = World::new(budget(4, 1, 1).bypass(bypass)).jobs(4, JobKind::new("partition", partition()));
-        holds(&format!("four partitions, K={bypass}"), floor, world);
+    for (bypass, floor) in [(0, 357), (1, 439), (2, 459)] {
+        let world = World::new(budget(7, 1, 1).bypass(bypass)).jobs(6, JobKind::new("partition", partition()));
+        holds(&format!("six partitions, K={bypass}"), floor, world);
     }
 }
 
 #[test]
 fn jobs_that_are_given_up_and_fail() {
-    let kind = JobKind::new("partition", partition()).cancels().fails();
-    holds("cancel and fail at each point", 1, World::new(budget(4, 1, 1).bypass(1)).jobs(3, kind));
-    let kind = JobKind::new("partition", partition()).retries(1).withdraws(1).pauses();
-    holds("retry, withdraw, pause", 1, World::new(budget(4, 1, 1).bypass(1)).jobs(2, kind));
-    let kind = JobKind::new("partition", partition()).releases_early().tries_to_grow(A, Bytes(1)).cancels();
-    holds("early release, growth beyond the claim", 1, World::new(budget(4, 1, 1).bypass(1)).jobs(3, kind));
+    let world = || World::new(budget(6, 1, 1).bypass(1));
+    let kind = || JobKind::new("partition", partition());
+    holds("cancel and fail at each point", 277, world().jobs(4, kind().cancels().fails()));
+    holds("retry and cancel", 590, world().jobs(3, kind().cancels().retries(1)));
+    holds("retry, withdraw, pause", 3300, world().jobs(3, kind().retries(1).withdraws(1).pauses()));
+    let greedy = kind().releases_early().tries_to_grow(A, Bytes(1)).cancels();
+    holds("early release, growth beyond the claim", 1286, world().jobs(3, greedy));
 }
 
 #[test]
 fn jobs_of_different_kinds() {
-    for (bypass, floor) in [(0, 1), (1, 1), (2, 1)] {
+    for (bypass, floor) in [(0, 435), (1, 506), (2, 522)] {
         let world = World::new(budget(4, 2, 1).bypass(bypass))
             .jobs(2, JobKind::new("partition", partition()).cancels())
             .jobs(1, JobKind::new("large", profile([([4, 1, 0], [2, 0, 0]), ([4, 2, 1], [0, 0, 0])])).priority(1))
@@ -75,10 +76,16 @@ fn jobs_of_different_kinds() {
 #[test]
 fn results_that_live_on() {
     let leaves = profile([([2, 0, 1], [1, 0, 0]), ([2, 1, 0], [1, 0, 0])]);
+    let world = || World::new(budget(5, 1, 1).bypass(1)).jobs(2, JobKind::new("partition", partition()));
     let kind = JobKind::new("part", leaves.clone()).cancels().fails();
-    holds("results dropped at any moment", 1, World::new(budget(4, 1, 1).bypass(1)).jobs(3, kind));
+    holds("results dropped at any moment", 2093, world().jobs(3, kind));
     let kind = JobKind::new("part", leaves).cancels().holds_results_together();
-    holds("results of a fan-out, with room for all", 1, World::new(budget(4, 1, 1).bypass(1)).jobs(3, kind));
+    holds("results of a fan-out, with room for all", 593, world().jobs(2, kind));
+    let parent = Profile::new()
+        .stage("first part", demand(2, 0, 1), demand(1, 0, 0))
+        .stage("second part", demand(3, 1, 0), demand(2, 0, 0))
+        .stage("third part", demand(4, 0, 1), demand(3, 0, 0));
+    holds("a parent that claims for its parts", 284, world().jobs(2, JobKind::new("parent", parent).cancels().fails()));
 }
 
 #[test]
@@ -86,16 +93,16 @@ fn free_standing_reservations() {
     let world = World::new(budget(5, 1, 1).bypass(1))
         .jobs(2, JobKind::new("partition", partition()))
         .reservations(2, ReservationKind::new("cache", A, Bytes(1)).grows_to(Bytes(2)).grows_to(Bytes(3)).cancels());
-    holds("reservations that grow, beside jobs", 1, world);
+    holds("reservations that grow, beside jobs", 348, world);
     let world = World::new(budget(5, 1, 1).bypass(1))
         .jobs(2, JobKind::new("partition", partition()).cancels())
         .reservations(1, ReservationKind::new("key", A, Bytes(1)).retained().tries_to_grow(Bytes(1)))
         .reservations(1, ReservationKind::new("other key", A, Bytes(2)).retained().priority(1).cancels());
-    holds("retained reservations beside jobs", 1, world);
+    holds("retained reservations beside jobs", 586, world);
     let world = World::new(budget(5, 1, 1).space(Space::PINNED, Bytes(2)).bypass(1))
         .jobs(2, JobKind::new("partition", partition()))
         .reservations(2, ReservationKind::new("staging", P, Bytes(1)).grows_to(Bytes(2)).tries_to_grow(Bytes(1)));
-    holds("pinned memory counts twice", 1, world);
+    holds("pinned memory counts twice", 281, world);
 }
 
 #[test]
@@ -104,13 +111,13 @@ fn limits_that_change() {
         .jobs(3, JobKind::new("partition", partition()).cancels())
         .resize(Space::HOST, Bytes(3))
         .resize(Space::HOST, Bytes(5));
-    holds("down and up again", 1, world);
+    holds("down and up again", 372, world);
     let world = World::new(budget(6, 1, 1).bypass(1))
         .jobs(2, JobKind::new("partition", partition()).fails())
         .jobs(1, JobKind::new("other", profile([([4, 0, 0], [4, 0, 0]), ([5, 0, 0], [1, 0, 0])])))
         .reservations(1, ReservationKind::new("cache", A, Bytes(1)).grows_to(Bytes(2)))
         .resize(Space::HOST, Bytes(2));
-    holds("below what jobs claim", 1, world);
+    holds("below what jobs claim", 768, world);
 }
 
 #[test]
@@ -119,33 +126,33 @@ fn closing() {
         .jobs(3, JobKind::new("partition", partition()).cancels().withdraws(1))
         .reservations(1, ReservationKind::new("cache", A, Bytes(1)).grows_to(Bytes(2)))
         .closes();
-    holds("closed at any moment", 1, world);
+    holds("closed at any moment", 4131, world);
 }
 
 #[test]
 fn children() {
-    for (bypass, floor) in [(0, 1), (1, 1)] {
+    for (bypass, floors) in [(0, [1049, 350]), (1, [1338, 394])] {
         let small = || profile([([1, 0, 0], [1, 0, 0]), ([2, 0, 1], [0, 0, 0])]);
         let world = World::new(budget(4, 1, 1).bypass(bypass))
             .child("tenant", Budget::new().space(Space::HOST, Bytes(2)))
             .jobs(2, JobKind::new("tenant's", small()).child("tenant").cancels())
             .jobs(2, JobKind::new("ours", small()))
             .jobs(1, JobKind::new("one", profile([([3, 0, 0], [0, 0, 0])])));
-        holds(&format!("a child with a limit of its own, K={bypass}"), floor, world);
+        holds(&format!("a child with a limit of its own, K={bypass}"), floors[0], world);
         let world = World::new(budget(4, 1, 1).bypass(bypass))
             .child("one", Budget::new().space(Space::HOST, Bytes(3)))
             .child("other", Budget::new().space(Space::HOST, Bytes(3)).slots(LANE, 1))
             .jobs(2, JobKind::new("one's", small()).child("one"))
             .jobs(2, JobKind::new("other's", small()).child("other"))
             .resize_child("one", Space::HOST, Bytes(2));
-        holds(&format!("two children that share, K={bypass}"), floor, world);
+        holds(&format!("two children that share, K={bypass}"), floors[1], world);
     }
 }
 
 #[test]
 fn the_urgent_reserve() {
     let small = || profile([([1, 0, 0], [1, 0, 0]), ([2, 0, 0], [0, 0, 0])]);
-    for (bypass, floor) in [(0, 1), (1, 1)] {
+    for (bypass, floor) in [(0, 2913), (1, 3124)] {
         let world = World::new(budget(5, 1, 1).urgent_reserve(Space::HOST, Bytes(2)).bypass(bypass))
             .jobs(2, JobKind::new("urgent", small()).urgent().cancels())
             .jobs(2, JobKind::new("ordinary", small()))
@@ -159,7 +166,7 @@ fn an_urgent_job_may_be_larger_than_what_others_share() {
     let world = World::new(budget(5, 1, 1).urgent_reserve(Space::HOST, Bytes(4)))
         .jobs(1, JobKind::new("urgent", profile([([3, 0, 0], [0, 0, 0])])).urgent())
         .jobs(1, JobKind::new("ordinary", profile([([1, 0, 0], [0, 0, 0])])));
-    holds("urgent and large", 1, world);
+    holds("urgent and large", 9, world);
 }
 
 #[test]
@@ -169,7 +176,7 @@ fn a_resized_space_keeps_its_reserve_within() {
         .jobs(2, JobKind::new("ordinary", profile([([2, 0, 0], [0, 0, 0])])))
         .resize(Space::HOST, Bytes(4))
         .resize(Space::HOST, Bytes(6));
-    holds("resize with a reserve", 1, world);
+    holds("resize with a reserve", 135, world);
 }
 
 #[test]
@@ -179,5 +186,59 @@ fn what_never_fits_is_refused_at_once() {
         .jobs(1, JobKind::new("too large", profile([([1, 0, 0], [1, 0, 0]), ([5, 0, 0], [0, 0, 0])])))
         .jobs(1, JobKind::new("too many lanes", profile([([1, 0, 2], [0, 0, 0])])))
         .reservations(1, ReservationKind::new("too far", A, Bytes(1)).grows_to(Bytes(5)));
-    holds("never fits", 1, world);
+    holds("never fits", 240, world);
+}
+
+#[test]
+fn everything_at_once() {
+    let world = World::new(budget(6, 1, 2).urgent_reserve(Space::HOST, Bytes(1)).bypass(1))
+        .child("tenant", Budget::new().space(Space::HOST, Bytes(3)))
+        .jobs(1, JobKind::new("partition", partition()).cancels().retries(1).releases_early())
+        .jobs(
+            1,
+            JobKind::new("tenant's", profile([([2, 0, 1], [1, 0, 0]), ([3, 0, 1], [1, 0, 0])])).child("tenant").fails(),
+        )
+        .jobs(
+            1,
+            JobKind::new("urgent", profile([([1, 0, 0], [1, 0, 0]), ([1, 1, 1], [0, 0, 0])])).urgent().withdraws(1),
+        )
+        .reservations(1, ReservationKind::new("cache", A, Bytes(1)).grows_to(Bytes(2)).child("tenant").cancels())
+        .resize(Space::HOST, Bytes(4))
+        .closes();
+    holds("everything at once", 28_904, world);
+}
+
+/// The worlds in which rules that look right deadlock: safety checked for growth only, the head of the queue owed the next
+/// bytes, only the most downstream job's need kept free, tokens beside the vector.
+#[test]
+fn worlds_in_which_other_rules_deadlock() {
+    let a = |stages: &[(u64, u64)]| {
+        stages.iter().fold(Profile::new(), |profile, (peak, keep)| {
+            profile.stage("stage", demand(*peak, 0, 0), demand(*keep, 0, 0))
+        })
+    };
+    let kind = |name: &str, stages: &[(u64, u64)]| JobKind::new(name, a(stages)).cancels();
+    let host = |limit: u64, bypass: u32| World::new(Budget::new().space(Space::HOST, Bytes(limit)).bypass(bypass));
+    let two = [(2, 2), (3, 0)];
+
+    holds("two equal jobs", 15, host(4, 0).jobs(2, kind("job", &[(2, 2), (4, 0)])));
+    let urgent = || kind("one of priority", &[(3, 0)]).priority(1);
+    holds("one of priority at the head", 22, host(4, 0).jobs(1, kind("job", &two)).jobs(1, urgent()));
+    let world = host(4, 2).jobs(1, kind("job", &two)).jobs(1, urgent()).jobs(2, kind("small", &[(1, 0)]));
+    holds("passed by small ones", 320, world);
+    let long = kind("long", &[(1, 1), (1, 1), (4, 0)]);
+    holds("two pipelines", 190, host(5, 0).jobs(1, kind("job", &two)).jobs(1, long).jobs(1, kind("small", &[(1, 0)])));
+    let porep = kind("partition", &[(4, 4), (15, 4), (4, 0)]);
+    holds("PoRep's shape", 156, host(16, 8).jobs(5, porep));
+
+    let token = |stages: &[([u64; 3], [u64; 3])]| {
+        stages.iter().fold(Profile::new(), |profile, ([a, _, tokens], [keep, _, kept])| {
+            profile.stage("stage", demand(*a, 0, *tokens), demand(*keep, 0, *kept))
+        })
+    };
+    let one = token(&[([1, 0, 0], [1, 0, 0]), ([2, 0, 1], [2, 0, 1]), ([5, 0, 1], [0, 0, 0])]);
+    let other = token(&[([2, 0, 0], [2, 0, 0]), ([3, 0, 1], [2, 0, 1]), ([3, 0, 1], [0, 0, 0])]);
+    let world = World::new(budget(6, 0, 1).bypass(8));
+    let world = world.jobs(2, JobKind::new("one", one).cancels()).jobs(2, JobKind::new("other", other).cancels());
+    holds("a rope as a component of the vector", 931, world);
 }

@@ -450,6 +450,7 @@ impl LedgerState {
             component.target = limit;
             component.limit = component.limit.max(limit);
         }
+        self.reorder();
         self.recheck = true;
         self.settle(out);
         Ok(())

@@ -42,6 +42,11 @@ impl LedgerState {
         }
     }
 
+    /// Puts the requests of owners in flight in order again: shares are of limits, and a limit has changed.
+    pub(super) fn reorder(&mut self) {
+        self.queues.growth = self.queues.growths().into_iter().map(|id| self.growth_key(id)).collect();
+    }
+
     /// Takes a request off its queue, if the owner has one there.
     pub(super) fn dequeue(&mut self, id: OwnerId) -> Option<Waiting> {
         self.owners[id.0].waiting.as_ref()?;
