@@ -26,6 +26,15 @@ impl Space {
         Space(Place::Device(number))
     }
 
+    /// The space as traces name it: `host`, `pinned`, `device0`.
+    pub fn key(self) -> impl fmt::Display {
+        fmt::from_fn(move |f| match self.0 {
+            Place::Host => f.write_str("host"),
+            Place::Pinned => f.write_str("pinned"),
+            Place::Device(number) => write!(f, "device{number}"),
+        })
+    }
+
     /// The space that these bytes count in as well: host memory for pinned memory.
     pub(crate) const fn within(self) -> Option<Space> {
         match self.0 {

@@ -19,22 +19,28 @@ mod charged;
 mod grant;
 mod handle;
 mod job;
+mod origin;
+mod outbox;
 mod reservation;
 mod reserve;
 mod shell;
+mod stall;
 
+use std::sync::Arc as StdArc;
 use std::time::Duration;
 
 pub use self::charged::{Charged, Full, VecError};
 pub use self::error::{EnterError, GrowError, NeverFits, ReserveError, ResizeError, SubmitError, TakeError, TooFew};
-pub use self::grant::Grant;
+pub use self::grant::{ExternalWait, Grant};
 pub use self::handle::{HandleError, HandleRecord, RawHandle, SPENT_KEPT};
 pub use self::job::{Enter, Job, JobSpec};
 pub use self::reservation::{NotMerged, NotMoved, Reservation};
 pub use self::reserve::Reserve;
 use self::shell::Inner;
 use self::snapshot::Snapshot;
+pub use self::stall::Stall;
 use self::state::AccountId;
+use crate::observe::Observer;
 use crate::sync::Arc;
 use crate::{Budget, Bytes, Class, Space};
 
@@ -89,6 +95,7 @@ impl Ledger {
     ///
     /// At once, never by waiting for ever, if the profile contradicts itself, if its claim is above a limit, or if the
     /// ledger is closed.
+    #[track_caller]
     pub fn submit(&self, spec: JobSpec) -> Result<Job, SubmitError> {
         let (name, profile) = (spec.name.clone(), spec.profile.clone());
         let id = self.inner.read(|state| state.submit(self.account, spec))?;
@@ -112,7 +119,12 @@ impl Ledger {
 
     /// A picture of this moment: of the root and all its children.
     pub fn snapshot(&self) -> Snapshot {
-        self.inner.read(|state| state.snapshot())
+        self.inner.snapshot()
+    }
+
+    /// Tells `observer` of every change from now on: of the root and all its children. See [`observe`](crate::observe).
+    pub fn observe(&self, observer: StdArc<dyn Observer>) {
+        self.inner.observe(observer);
     }
 
     /// Blocks until no job is in flight or waiting, and nothing is held but by reservations declared as retained.

@@ -6,6 +6,7 @@ mod bytes;
 mod class;
 mod demand;
 pub mod ledger;
+pub mod observe;
 pub mod pipeline;
 pub mod pool;
 mod profile;

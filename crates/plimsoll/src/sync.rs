@@ -43,6 +43,10 @@ impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(imp::Mutex::new(value))
     }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A condition variable, waited for with [`wait`].

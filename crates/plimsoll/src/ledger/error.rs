@@ -25,7 +25,7 @@ pub struct Place {
 
 impl Place {
     /// An amount of what this place counts: `1.50 GiB of host memory`, `2 threads`.
-    fn amount(&self, amount: u64) -> impl fmt::Display {
+    pub(super) fn amount(&self, amount: u64) -> impl fmt::Display {
         fmt::from_fn(move |f| match self.kind {
             Kind::Space(_) => write!(f, "{} of {self}", Bytes(amount)),
             Kind::Slots(_) => write!(f, "{amount} {self}"),

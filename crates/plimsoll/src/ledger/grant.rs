@@ -105,6 +105,29 @@ impl Grant {
     }
 }
 
+impl Grant {
+    /// Declares that the stage waits for something outside of the ledger (a device, a network), so that a report of who
+    /// is in whose way says so. It is over when the value is dropped.
+    pub fn external_wait(&self, what: &'static str) -> ExternalWait<'_> {
+        let before = self.inner.set_external(self.id, Some((what, self.inner.now())));
+        ExternalWait { grant: self, before }
+    }
+}
+
+/// A declared wait for something outside of the ledger: see [`Grant::external_wait`].
+#[must_use = "the wait is over when this is dropped"]
+#[derive(Debug)]
+pub struct ExternalWait<'a> {
+    grant: &'a Grant,
+    before: Option<(&'static str, u64)>,
+}
+
+impl Drop for ExternalWait<'_> {
+    fn drop(&mut self) {
+        self.grant.inner.set_external(self.grant.id, self.before);
+    }
+}
+
 impl Drop for Grant {
     fn drop(&mut self) {
         self.inner.event(|state, out| state.end_stage(self.id, &self.left, out));

@@ -1,6 +1,7 @@
 //! Jobs: what the ledger is told of one trip through the stages of a profile.
 
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc as StdArc;
 use std::task::{Context, Poll};
@@ -59,13 +60,15 @@ pub struct Job {
     id: OwnerId,
     name: StdArc<str>,
     profile: Profile,
+    place: &'static Location<'static>,
     /// The stage that is waited for.
     waiting: Option<(SeatId, usize)>,
 }
 
 impl Job {
+    #[track_caller]
     pub(super) fn new(inner: Arc<Inner>, id: OwnerId, name: StdArc<str>, profile: Profile) -> Job {
-        Job { inner, id, name, profile, waiting: None }
+        Job { inner, id, name, profile, place: Location::caller(), waiting: None }
     }
 
     /// The job's name.
@@ -99,7 +102,7 @@ impl Job {
         }
         let seat = match self.waiting {
             Some((seat, _)) => seat,
-            None => match self.inner.ask(|state, out| self.ask(stage, state, out))? {
+            None => match self.inner.ask(self.place, |now, state, out| self.ask(now, stage, state, out))? {
                 Answer::Now(_, verdict) => return Poll::Ready(self.conclude(stage, verdict)),
                 Answer::Later(seat) => self.waiting.insert((seat, stage)).0,
             },
@@ -122,7 +125,7 @@ impl Job {
 
     fn wait_at_most(&mut self, stage: usize, timeout: Option<Duration>) -> Result<Grant, EnterError> {
         self.cancel_enter();
-        let seat = match self.inner.ask(|state, out| self.ask(stage, state, out))? {
+        let seat = match self.inner.ask(self.place, |now, state, out| self.ask(now, stage, state, out))? {
             Answer::Now(_, verdict) => return self.conclude(stage, verdict),
             Answer::Later(seat) => seat,
         };
@@ -137,7 +140,7 @@ impl Job {
 
     fn try_now(&mut self, stage: usize) -> Result<Grant, EnterError> {
         self.cancel_enter();
-        match self.inner.ask_now(|state, out| self.ask(stage, state, out))? {
+        match self.inner.ask_now(self.place, |now, state, out| self.ask(now, stage, state, out))? {
             Ok((_, verdict)) => self.conclude(stage, verdict),
             Err(shortage) => Err(EnterError::WouldWait(Box::new(shortage))),
         }
@@ -145,11 +148,12 @@ impl Job {
 
     fn ask(
         &self,
+        now: u64,
         stage: usize,
         state: &mut state::LedgerState,
         out: &mut Vec<state::Outcome>,
     ) -> Result<OwnerId, EnterError> {
-        state.enter(self.inner.now(), self.id, stage, out).map(|()| self.id)
+        state.enter(now, self.id, stage, out).map(|()| self.id)
     }
 
     fn conclude(&self, stage: usize, verdict: Verdict) -> Result<Grant, EnterError> {

@@ -155,11 +155,10 @@ impl Reservation {
     ///
     /// If that is beyond the maximum, or the reservation belongs to a job.
     pub fn grow(&mut self, bytes: Bytes) -> Result<(), GrowError> {
-        let now = self.inner.now();
-        let ask = |state: &mut super::state::LedgerState, out: &mut Vec<_>| {
+        let ask = |now: u64, state: &mut super::state::LedgerState, out: &mut Vec<_>| {
             state.grow(now, self.id, self.class, bytes, out).map(|()| self.id)
         };
-        let verdict = match self.inner.ask(ask)? {
+        let verdict = match self.inner.ask(self.place, ask)? {
             Answer::Now(_, verdict) => verdict,
             Answer::Later(seat) => match self.inner.wait(seat, None) {
                 Waited::Verdict(verdict) => verdict,

@@ -69,7 +69,7 @@ impl Reserve {
     ///
     /// [`ReserveError::WouldWait`] where [`wait`](Reserve::wait) would wait, and its other errors.
     pub fn try_now(self) -> Result<Reservation, ReserveError> {
-        match self.inner.ask_now(|state, out| self.open(state, out))? {
+        match self.inner.ask_now(self.place, |now, state, out| self.open(now, state, out))? {
             Ok((id, verdict)) => self.conclude(id, verdict),
             Err(shortage) => Err(ReserveError::WouldWait(Box::new(shortage))),
         }
@@ -94,7 +94,7 @@ impl Reserve {
     }
 
     fn wait_at_most(mut self, timeout: Option<Duration>) -> Result<Reservation, ReserveError> {
-        let seat = match self.inner.ask(|state, out| self.open(state, out))? {
+        let seat = match self.inner.ask(self.place, |now, state, out| self.open(now, state, out))? {
             Answer::Now(id, verdict) => return self.conclude(id, verdict),
             Answer::Later(seat) => seat,
         };
@@ -110,8 +110,8 @@ impl Reserve {
         }
     }
 
-    fn open(&self, state: &mut LedgerState, out: &mut Vec<Outcome>) -> Result<OwnerId, ReserveError> {
-        state.open(self.inner.now(), self.account, self.standing.clone(), out)
+    fn open(&self, now: u64, state: &mut LedgerState, out: &mut Vec<Outcome>) -> Result<OwnerId, ReserveError> {
+        state.open(now, self.account, self.standing.clone(), out)
     }
 
     fn conclude(&self, id: OwnerId, verdict: Verdict) -> Result<Reservation, ReserveError> {
@@ -130,7 +130,7 @@ impl Future for Reserve {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let seat = match self.seat {
             Some(seat) => seat,
-            None => match self.inner.ask(|state, out| self.open(state, out))? {
+            None => match self.inner.ask(self.place, |now, state, out| self.open(now, state, out))? {
                 Answer::Now(id, verdict) => return Poll::Ready(self.conclude(id, verdict)),
                 Answer::Later(seat) => *self.seat.insert(seat),
             },

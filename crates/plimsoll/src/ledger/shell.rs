@@ -11,6 +11,8 @@
 //! 5. Who gives up leaves the seat in one critical section: a grant that has already arrived goes back whole, and what
 //!    that makes possible for others is granted in the same section.
 
+use std::panic::Location;
+use std::sync::Arc as StdArc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -18,8 +20,12 @@ use slab::Slab;
 
 use super::error::Shortage;
 use super::handle::Handles;
+use super::origin::Origins;
+use super::outbox::Outbox;
+use super::snapshot::Snapshot;
 use super::state::{Granted, LedgerState, Outcome, OwnerId, Refusal};
 use crate::Budget;
+use crate::observe::Observer;
 use crate::sync::{self, Arc, Condvar, Mutex, MutexGuard};
 
 /// What all handles share.
@@ -42,6 +48,8 @@ struct Shell {
     /// The seat of each waiting owner, by the owner's index.
     seat_of: Vec<usize>,
     waiting_for_quiet: usize,
+    origins: Origins,
+    outbox: Outbox,
 }
 
 const NO_SEAT: usize = usize::MAX;
@@ -105,6 +113,8 @@ impl Inner {
             seats: Slab::new(),
             seat_of: Vec::new(),
             waiting_for_quiet: 0,
+            origins: Origins::default(),
+            outbox: Outbox::default(),
         };
         Inner { shell: Mutex::new(shell), quiet: Condvar::new(), made: Instant::now(), handles: Handles::new() }
     }
@@ -116,7 +126,38 @@ impl Inner {
 
     /// Reads the state.
     pub(super) fn read<R>(&self, f: impl FnOnce(&mut LedgerState) -> R) -> R {
-        f(&mut sync::lock(&self.shell).state)
+        let mut shell = sync::lock(&self.shell);
+        let result = f(&mut shell.state);
+        if shell.state.has_changes() {
+            self.deliver(shell);
+        }
+        result
+    }
+
+    /// A picture of this moment.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let mut shell = sync::lock(&self.shell);
+        let mut snapshot = shell.state.snapshot();
+        shell.origins.complete(&mut snapshot, self.now());
+        snapshot
+    }
+
+    /// Tells an observer of everything from now on.
+    pub(super) fn observe(&self, observer: StdArc<dyn Observer>) {
+        let mut shell = sync::lock(&self.shell);
+        if !shell.outbox.is_observed() {
+            shell.state.record_changes(true);
+        }
+        shell.outbox.add(observer);
+    }
+
+    /// Sets what an owner waits for outside of the ledger; returns what it was before.
+    pub(super) fn set_external(
+        &self,
+        owner: OwnerId,
+        external: Option<(&'static str, u64)>,
+    ) -> Option<(&'static str, u64)> {
+        sync::lock(&self.shell).origins.set_external(owner, external)
     }
 
     /// Runs one event, and tells those whose verdict it brought.
@@ -130,14 +171,20 @@ impl Inner {
     /// Asks for something that may have to be waited for.
     pub(super) fn ask<E>(
         &self,
-        f: impl FnOnce(&mut LedgerState, &mut Vec<Outcome>) -> Result<OwnerId, E>,
+        place: &'static Location<'static>,
+        f: impl FnOnce(u64, &mut LedgerState, &mut Vec<Outcome>) -> Result<OwnerId, E>,
     ) -> Result<Answer, E> {
         let mut shell = sync::lock(&self.shell);
-        let Shell { state, outcomes, .. } = &mut *shell;
-        let owner = f(state, outcomes)?;
+        let now = self.now();
+        let Shell { state, outcomes, origins, .. } = &mut *shell;
+        let owner = f(now, state, outcomes)?;
+        origins.asked(owner, place, now);
         let mine = outcomes.iter().position(|outcome| outcome.owner() == owner);
         let answer = match mine {
-            Some(at) => Answer::Now(owner, shell.outcomes.remove(at).into_verdict()),
+            Some(at) => {
+                origins.granted(owner, now);
+                Answer::Now(owner, outcomes.remove(at).into_verdict())
+            }
             None => Answer::Later(shell.take_seat(owner)),
         };
         self.deliver(shell);
@@ -147,14 +194,20 @@ impl Inner {
     /// Asks for something now or not at all; `explain` what was in the way.
     pub(super) fn ask_now<E>(
         &self,
-        f: impl FnOnce(&mut LedgerState, &mut Vec<Outcome>) -> Result<OwnerId, E>,
+        place: &'static Location<'static>,
+        f: impl FnOnce(u64, &mut LedgerState, &mut Vec<Outcome>) -> Result<OwnerId, E>,
     ) -> Result<Result<(OwnerId, Verdict), Shortage>, E> {
         let mut shell = sync::lock(&self.shell);
-        let Shell { state, outcomes, .. } = &mut *shell;
-        let owner = f(state, outcomes)?;
+        let now = self.now();
+        let Shell { state, outcomes, origins, .. } = &mut *shell;
+        let owner = f(now, state, outcomes)?;
         let mine = outcomes.iter().position(|outcome| outcome.owner() == owner);
         let answer = match mine {
-            Some(at) => Ok((owner, outcomes.remove(at).into_verdict())),
+            Some(at) => {
+                origins.asked(owner, place, now);
+                origins.granted(owner, now);
+                Ok((owner, outcomes.remove(at).into_verdict()))
+            }
             None => {
                 let shortage = state.shortage(owner);
                 state.withdraw(owner, outcomes);
@@ -242,13 +295,35 @@ impl Inner {
     /// Leaves the verdicts in their seats, unlocks, and tells whoever waits there.
     fn deliver(&self, mut shell: MutexGuard<'_, Shell>) {
         let quiet = shell.waiting_for_quiet > 0 && shell.state.is_quiet();
-        let signals = shell.seat_verdicts();
+        let signals = shell.seat_verdicts(|| self.now());
+        let Shell { state, outbox, .. } = &mut *shell;
+        // Numbered and timed here, under the lock; delivered below, outside of it (`outbox`).
+        let publish = state.has_changes() && outbox.stamp(state.drain_changes(), self.now());
         drop(shell);
         if quiet {
             self.quiet.notify_all();
         }
         for signal in signals {
             signal.fire();
+        }
+        if publish {
+            self.publish();
+        }
+    }
+
+    /// Calls the observers with everything that is on its way to them.
+    fn publish(&self) {
+        loop {
+            // A statement of its own, so that the lock is released before anybody is called.
+            let batch = sync::lock(&self.shell).outbox.next_batch();
+            let Some(batch) = batch else { return };
+            for observer in batch.deliver() {
+                let mut shell = sync::lock(&self.shell);
+                shell.outbox.remove(&observer);
+                if !shell.outbox.is_observed() {
+                    shell.state.record_changes(false);
+                }
+            }
         }
     }
 }
@@ -280,9 +355,16 @@ impl Shell {
         self.state.withdraw(id.owner, &mut self.outcomes);
     }
 
-    fn seat_verdicts(&mut self) -> Vec<Signal> {
+    fn seat_verdicts(&mut self, now: impl FnOnce() -> u64) -> Vec<Signal> {
         let mut signals = Vec::new();
+        if self.outcomes.is_empty() {
+            return signals;
+        }
+        let now = now();
         for outcome in self.outcomes.drain(..) {
+            if let Outcome::Granted(owner, _) = outcome {
+                self.origins.granted(owner, now);
+            }
             let seat = std::mem::replace(&mut self.seat_of[outcome.owner().index()], NO_SEAT);
             let seat = &mut self.seats[seat];
             seat.verdict = Some(outcome.into_verdict());

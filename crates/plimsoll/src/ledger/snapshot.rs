@@ -1,7 +1,11 @@
 //! A picture of the ledger at one moment.
 
+use std::panic::Location;
+use std::sync::Arc;
+
 use super::error::{Place, Shortage};
-use crate::{Bytes, Class, Space};
+use super::state::OwnerId;
+use crate::{Bytes, Class, Resource, Space};
 
 /// A picture of the ledger at one moment: taken whole, under its lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,8 +18,16 @@ pub struct Snapshot {
     pub classes: Vec<ClassUsage>,
     /// Everything that waits.
     pub waiters: Vec<Waiter>,
+    /// Everybody who holds something, who has held for longest first.
+    pub holders: Vec<Holding>,
+    /// When the picture was taken, in nanoseconds since the ledger was made.
+    pub time: u64,
+    /// When a request was last granted.
+    pub granted_at: u64,
     /// How many jobs ended with more still held than their profile says that they leave behind.
     pub outlived: u64,
+    /// How often a reservation was grown beyond what its owner had declared.
+    pub overdrawn: u64,
 }
 
 impl Snapshot {
@@ -102,11 +114,36 @@ impl ClassTotals {
     }
 }
 
+/// A job or free-standing reservation that holds something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Its name.
+    pub who: Arc<str>,
+    /// Which owner it is.
+    pub owner: OwnerId,
+    /// Where in the source it was reserved, or the job was submitted.
+    pub reserved_at: Option<&'static Location<'static>>,
+    /// When it was last granted something, in nanoseconds since the ledger was made.
+    pub since: u64,
+    /// The stage that it is in, or waits to enter.
+    pub stage: Option<&'static str>,
+    /// What it waits for outside of the ledger, and since when, as it has declared.
+    pub external: Option<(&'static str, u64)>,
+    /// What it holds, in a fixed order.
+    pub held: Vec<(Resource, u64)>,
+}
+
 /// A waiting request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     /// Who waits, and what for.
     pub shortage: Shortage,
+    /// The owner that waits.
+    pub owner: OwnerId,
+    /// The stage that it waits to enter.
+    pub stage: Option<&'static str>,
+    /// What it needs beyond what it holds.
+    pub needs: Vec<(Resource, u64)>,
     /// When the request arrived, in nanoseconds since the ledger was made.
     pub since: u64,
     /// How many later admissions have passed it.

@@ -26,6 +26,7 @@ mod admit;
 mod amounts;
 mod explain;
 mod owner;
+mod record;
 mod safety;
 mod view;
 
@@ -40,9 +41,12 @@ use self::admit::Queues;
 use self::amounts::{Amounts, ComponentId};
 pub use self::owner::OwnerId;
 use self::owner::{Declared, Owner, Phase, Plan, Want};
+pub use self::record::Change;
+use self::record::Record;
 pub use self::view::{ComponentView, OwnerView, Stand, WaitView};
 use super::error::{EnterError, GrowError, NeverFits, ReserveError, ResizeError, Shortage, SubmitError};
 use super::snapshot::ClassTotals;
+use crate::observe::What;
 use crate::{Budget, Bytes, Class, JobSpec, Resource, Space};
 
 /// Amounts by resource, as a grant hands them out.
@@ -99,6 +103,9 @@ pub struct LedgerState {
     closed: bool,
     /// How often a job ended with more still held than its profile says that it leaves behind.
     outlived: u64,
+    /// How often a reservation was grown beyond what its owner had declared.
+    overdrawn: u64,
+    record: Record,
 }
 
 impl LedgerState {
@@ -115,6 +122,8 @@ impl LedgerState {
             recheck: false,
             closed: false,
             outlived: 0,
+            overdrawn: 0,
+            record: Record::default(),
         }
     }
 
@@ -149,7 +158,9 @@ impl LedgerState {
         {
             return Err(SubmitError::NeverFits(error));
         }
-        Ok(self.insert(owner))
+        let id = self.insert(owner);
+        self.note(id, What::Submitted);
+        Ok(id)
     }
 
     /// Declares a free-standing reservation and asks for its first bytes: an admission.
@@ -260,6 +271,7 @@ impl LedgerState {
 
     /// Takes a waiting request back. A job that was not admitted may ask again.
     pub fn withdraw(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
+        self.note(id, What::Withdrawn);
         self.dequeue(id);
         self.forget_if_gone(id);
         self.settle(out);
@@ -285,7 +297,11 @@ impl LedgerState {
             (owner.claim, owner.leaves) = before;
             return Err(Shortage { who: owner.name.clone(), reason: super::error::Reason::Unsafe });
         }
-        self.count_in(resource, bytes.0);
+        self.count_in(id, resource, bytes.0);
+        let declared = &before.0;
+        if self.owners[id.0].held.iter().any(|(component, held)| held > declared.of(component)) {
+            self.overdrawn += 1;
+        }
         self.account_retained();
         Ok(())
     }
@@ -330,8 +346,8 @@ impl LedgerState {
         let owner = &mut self.owners[id.0];
         owner.unhold(from.into(), bytes.0);
         owner.hold(to.into(), bytes.0);
-        self.count_out(from.into(), bytes.0);
-        self.count_in(to.into(), bytes.0);
+        self.count_out(id, from.into(), bytes.0);
+        self.count_in(id, to.into(), bytes.0);
         self.totals(from.into()).count -= 1;
         self.totals(to.into()).count += 1;
         self.account_retained();
@@ -370,12 +386,11 @@ impl LedgerState {
         for &(class, bytes) in unattached {
             self.give_back(id, class.into(), bytes.0);
         }
-        let owner = &mut self.owners[id.0];
-        let Declared::Job { profile, running, next, ending, .. } = &mut owner.declared else {
+        let owner = &self.owners[id.0];
+        let Declared::Job { profile, running, ending, .. } = &owner.declared else {
             panic!("a reservation has no stage to end")
         };
-        let stage = running.take().expect("a stage is running");
-        *next = stage + 1;
+        let stage = running.expect("a stage is running");
         let ending = *ending;
         let keep = profile.stages()[stage].keep.clone();
         let slots: SmallVec<[_; 4]> = owner
@@ -387,6 +402,11 @@ impl LedgerState {
         for (resource, surplus) in slots {
             self.give_back(id, resource, surplus);
         }
+        self.note(id, What::StageEnded);
+        let Declared::Job { running, next, .. } = &mut self.owners[id.0].declared else {
+            unreachable!("checked above")
+        };
+        (*running, *next) = (None, stage + 1);
         // The claim falls to that of the stages to come. It is never raised here, even where the job kept more than its
         // profile says: nobody has checked that more would be safe.
         let mut claim = self.owners[id.0].claim_by_plan(&mut self.accounts);
@@ -405,6 +425,7 @@ impl LedgerState {
         for &(resource, amount) in granted {
             self.give_back(id, resource, amount);
         }
+        self.note(id, What::Withdrawn);
         let owner = &mut self.owners[id.0];
         let Declared::Job { running, next, .. } = &mut owner.declared else {
             panic!("a reservation has no stage to undo")
@@ -452,6 +473,7 @@ impl LedgerState {
         }
         self.reorder();
         self.recheck = true;
+        self.note_all(What::Resized { space, limit });
         self.settle(out);
         Ok(())
     }
@@ -459,6 +481,7 @@ impl LedgerState {
     /// Refuses everything that is not in flight, now and from now on. Jobs in flight go on to their end.
     pub fn close(&mut self, out: &mut Vec<Outcome>) {
         self.closed = true;
+        self.note_all(What::Closed);
         for id in self.queues.admissions() {
             self.refuse(id, Refusal::Closed, out);
         }
@@ -505,7 +528,7 @@ impl LedgerState {
         self.accounts.add(account, resource, amount, &mut less).expect("what is held was charged");
         self.owners[id.0].unhold(resource, amount);
         self.discharge(id, &less);
-        self.count_out(resource, amount);
+        self.count_out(id, resource, amount);
         if matches!(self.owners[id.0].declared, Declared::Standing { .. }) && self.owners[id.0].in_flight() {
             self.reclaim(id);
             self.account_retained();
@@ -540,12 +563,14 @@ impl LedgerState {
         for (resource, held) in slots {
             self.give_back(id, resource, held);
         }
+        self.note(id, What::Ended);
         self.forget_if_gone(id);
     }
 
     /// Removes an owner that has ended and returned everything.
     fn forget_if_gone(&mut self, id: OwnerId) {
         let owner = &self.owners[id.0];
+        let is_standing = matches!(owner.declared, Declared::Standing { .. });
         if owner.pieces > 0 || owner.waiting.is_some() {
             return;
         }
@@ -560,6 +585,9 @@ impl LedgerState {
                 }
             }
         }
+        if is_standing {
+            self.note(id, What::Ended);
+        }
         let owner = self.owners.remove(id.0);
         debug_assert!(owner.held.is_zero() && owner.holdings.is_empty(), "an owner left with bytes in its hands");
     }
@@ -572,16 +600,18 @@ impl LedgerState {
         &mut self.classes[at].1
     }
 
-    fn count_in(&mut self, resource: Resource, amount: u64) {
+    fn count_in(&mut self, id: OwnerId, resource: Resource, amount: u64) {
         self.totals(resource).add(amount);
+        self.note_delta(id, resource, i128::from(amount));
         // Peaks are taken when a grant is final, not while it is tried.
         for component in &mut self.accounts.components {
             component.peak = component.peak.max(component.held);
         }
     }
 
-    fn count_out(&mut self, resource: Resource, amount: u64) {
+    fn count_out(&mut self, id: OwnerId, resource: Resource, amount: u64) {
         self.totals(resource).sub(amount);
+        self.note_delta(id, resource, -i128::from(amount));
     }
 
     /// Recomputes what retained reservations take away from everybody else.

@@ -7,6 +7,7 @@ use super::amounts::Amounts;
 use super::owner::{Declared, OwnerId, Phase, Waiting, Want};
 use super::safety;
 use super::{Granted, LedgerState, Outcome, Refusal};
+use crate::observe::What;
 
 /// The order of requests of owners in flight: by priority, then least remaining claim, then age.
 type GrowthKey = (std::cmp::Reverse<i32>, u64, u64, usize);
@@ -35,6 +36,7 @@ impl LedgerState {
         let age = self.next_age;
         self.next_age += 1;
         self.owners[id.0].waiting = Some(Waiting { want, age, since: now, passed: 0 });
+        self.note(id, What::Asked);
         if self.owners[id.0].in_flight() {
             self.queues.growth.insert(self.growth_key(id));
         } else {
@@ -309,8 +311,9 @@ impl LedgerState {
                 self.attach(id, class);
             }
         }
+        self.note(id, What::Granted);
         for &(resource, amount) in &granted {
-            self.count_in(resource, amount);
+            self.count_in(id, resource, amount);
         }
         self.account_retained();
         granted
@@ -318,6 +321,7 @@ impl LedgerState {
 
     /// Refuses an admission for good.
     pub(super) fn refuse(&mut self, id: OwnerId, refusal: Refusal, out: &mut Vec<Outcome>) {
+        self.note(id, What::Refused);
         self.dequeue(id);
         out.push(Outcome::Refused(id, refusal));
         self.forget_if_gone(id);

@@ -8,7 +8,7 @@ use super::owner::OwnerId;
 use super::{LedgerState, Resource};
 use crate::Bytes;
 use crate::ledger::error::{Holder, Place, Reason, Shortage};
-use crate::ledger::snapshot::{ClassUsage, SlotsUsage, Snapshot, SpaceUsage, Waiter};
+use crate::ledger::snapshot::{ClassUsage, Holding, SlotsUsage, Snapshot, SpaceUsage, Waiter};
 
 /// How many holders an explanation names.
 const HOLDERS: usize = 3;
@@ -66,7 +66,7 @@ impl LedgerState {
 
     /// What is held by whom, and what is waited for.
     pub fn snapshot(&mut self) -> Snapshot {
-        let mut snapshot = Snapshot { outlived: self.outlived, ..Snapshot::default() };
+        let mut snapshot = Snapshot { outlived: self.outlived, overdrawn: self.overdrawn, ..Snapshot::default() };
         for (index, component) in self.accounts.components.iter().enumerate() {
             let Component { kind, limit, target, held, peak, .. } = *component;
             match kind {
@@ -92,13 +92,30 @@ impl LedgerState {
             self.owners.iter().filter(|(_, owner)| owner.waiting.is_some()).map(|(index, _)| OwnerId(index)).collect();
         for id in waiting {
             let shortage = self.shortage(id);
+            let stage = self.stage_of(id);
             let owner = &self.owners[id.0];
             let waiting = owner.waiting.as_ref().expect("filtered");
             snapshot.waiters.push(Waiter {
                 shortage,
+                owner: id,
+                stage,
+                needs: owner.missing(waiting.want).to_vec(),
                 since: waiting.since,
                 passed: waiting.passed,
                 in_flight: owner.in_flight(),
+            });
+        }
+        for (index, owner) in self.owners.iter().filter(|(_, owner)| !owner.holdings.is_empty()) {
+            let mut held = owner.holdings.to_vec();
+            held.sort();
+            snapshot.holders.push(Holding {
+                who: owner.name.clone(),
+                owner: OwnerId(index),
+                reserved_at: None,
+                since: 0,
+                stage: self.stage_of(OwnerId(index)),
+                external: None,
+                held,
             });
         }
         snapshot

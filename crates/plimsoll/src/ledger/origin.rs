@@ -1,0 +1,60 @@
+//! Where owners come from: what the shell knows of an owner and the state machine need not.
+
+use std::panic::Location;
+
+use super::snapshot::{Holding, Snapshot};
+use super::state::OwnerId;
+
+/// Of one owner.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Origin {
+    /// Where in the source it was reserved or submitted.
+    place: Option<&'static Location<'static>>,
+    /// When it last asked, or was last granted something.
+    since: u64,
+    /// What it waits for outside of the ledger, and since when.
+    external: Option<(&'static str, u64)>,
+}
+
+/// Of all owners, by the owner's index. What is left of owners that are gone is overwritten by the next of that index
+/// before it can hold anything.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    by_owner: Vec<Origin>,
+    /// When anything was last granted.
+    granted_at: u64,
+}
+
+impl Origins {
+    pub(super) fn asked(&mut self, owner: OwnerId, place: &'static Location<'static>, now: u64) {
+        if self.by_owner.len() <= owner.index() {
+            self.by_owner.resize(owner.index() + 1, Origin::default());
+        }
+        self.by_owner[owner.index()] = Origin { place: Some(place), since: now, external: None };
+    }
+
+    pub(super) fn granted(&mut self, owner: OwnerId, now: u64) {
+        self.granted_at = now;
+        self.by_owner[owner.index()].since = now;
+    }
+
+    /// Sets what an owner waits for outside; returns what it was before.
+    pub(super) fn set_external(
+        &mut self,
+        owner: OwnerId,
+        external: Option<(&'static str, u64)>,
+    ) -> Option<(&'static str, u64)> {
+        std::mem::replace(&mut self.by_owner[owner.index()].external, external)
+    }
+
+    /// Adds to a picture of the state what is known here.
+    pub(super) fn complete(&self, snapshot: &mut Snapshot, now: u64) {
+        for holding in &mut snapshot.holders {
+            let Origin { place, since, external } =
+                self.by_owner.get(holding.owner.index()).copied().unwrap_or_default();
+            *holding = Holding { reserved_at: place, since, external, ..holding.clone() };
+        }
+        snapshot.holders.sort_by_key(|holding| (holding.since, holding.owner));
+        (snapshot.time, snapshot.granted_at) = (now, self.granted_at);
+    }
+}

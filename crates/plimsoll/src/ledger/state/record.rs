@@ -1,0 +1,78 @@
+//! The changes that the state goes through, for observers. Nothing is recorded unless somebody has asked for it.
+
+use std::sync::Arc;
+
+use super::owner::{Declared, OwnerId, Want};
+use super::{LedgerState, Resource};
+use crate::observe::{Subject, What};
+
+/// One change, before the shell gives it a number and a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Whom it happened to.
+    pub subject: Option<Subject>,
+    /// What happened.
+    pub what: What,
+}
+
+/// What was recorded and not yet taken.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Record {
+    on: bool,
+    changes: Vec<Change>,
+}
+
+impl LedgerState {
+    /// Records changes from now on, to be taken by [`drain_changes`](LedgerState::drain_changes) after each event.
+    pub fn record_changes(&mut self, on: bool) {
+        self.record.on = on;
+        self.record.changes.clear();
+    }
+
+    /// Whether changes are recorded and were not taken yet.
+    pub fn has_changes(&self) -> bool {
+        !self.record.changes.is_empty()
+    }
+
+    /// Takes the changes recorded since the last call, in the order in which they happened.
+    pub fn drain_changes(&mut self) -> impl Iterator<Item = Change> + '_ {
+        self.record.changes.drain(..)
+    }
+
+    /// The stage that an owner is in, or waits to enter.
+    pub(super) fn stage_of(&self, id: OwnerId) -> Option<&'static str> {
+        let owner = &self.owners[id.0];
+        let Declared::Job { profile, running, .. } = &owner.declared else { return None };
+        let waited_for = owner.waiting.as_ref().and_then(|waiting| match waiting.want {
+            Want::Stage(stage) => Some(stage),
+            Want::More(..) => None,
+        });
+        running.or(waited_for).map(|stage| profile.stages()[stage].name)
+    }
+
+    /// Notes what happened to an owner. Called while the owner is still as it was when it happened.
+    pub(super) fn note(&mut self, id: OwnerId, what: What) {
+        if !self.record.on {
+            return;
+        }
+        let owner = &self.owners[id.0];
+        let is_job = matches!(owner.declared, Declared::Job { .. });
+        let subject = Subject { number: id.0, name: Arc::clone(&owner.name), is_job, stage: self.stage_of(id) };
+        self.record.changes.push(Change { subject: Some(subject), what });
+    }
+
+    /// Notes what happened to the whole ledger.
+    pub(super) fn note_all(&mut self, what: What) {
+        if self.record.on {
+            self.record.changes.push(Change { subject: None, what });
+        }
+    }
+
+    /// Notes that more or less is held of a resource.
+    pub(super) fn note_delta(&mut self, id: OwnerId, resource: Resource, delta: i128) {
+        if self.record.on && delta != 0 {
+            let held = self.totals(resource).held;
+            self.note(id, What::Changed { resource, delta, held });
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The event stream as gauges and counters of the `metrics` crate.
+
+use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+
+use super::{Event, Observer, What};
+use crate::Resource;
+
+/// Keeps gauges and counters, in the recorder that is installed when an event comes.
+///
+/// | name | kind | labels | |
+/// |---|---|---|---|
+/// | `plimsoll_held_bytes` | gauge | `class`, `space` | bytes held now |
+/// | `plimsoll_bytes_in`, `plimsoll_bytes_out` | counter | `class`, `space` | all that ever came, and went |
+/// | `plimsoll_held_slots` | gauge | `slots` | slots held now |
+/// | `plimsoll_limit_bytes` | gauge | `space` | a limit that was set at run time |
+/// | `plimsoll_waiting` | gauge | | requests made and not yet answered |
+/// | `plimsoll_granted`, `plimsoll_refused`, `plimsoll_withdrawn` | counter | | how requests ended |
+///
+/// Observe a ledger from its beginning: the gauge of what waits counts from when the observer came.
+#[derive(Debug)]
+pub struct Metrics(());
+
+impl Metrics {
+    /// Describes the metrics to the recorder that is installed.
+    #[expect(clippy::new_without_default, reason = "it does something: the recorder should be installed before")]
+    pub fn new() -> Metrics {
+        describe_gauge!("plimsoll_held_bytes", Unit::Bytes, "bytes held now");
+        describe_counter!("plimsoll_bytes_in", Unit::Bytes, "all bytes that ever came");
+        describe_counter!("plimsoll_bytes_out", Unit::Bytes, "all bytes that ever went");
+        describe_gauge!("plimsoll_held_slots", Unit::Count, "slots held now");
+        describe_gauge!("plimsoll_limit_bytes", Unit::Bytes, "a limit that was set at run time");
+        describe_gauge!("plimsoll_waiting", Unit::Count, "requests made and not yet answered");
+        describe_counter!("plimsoll_granted", Unit::Count, "requests that were granted");
+        describe_counter!("plimsoll_refused", Unit::Count, "requests that were refused for good");
+        describe_counter!("plimsoll_withdrawn", Unit::Count, "requests that were taken back");
+        Metrics(())
+    }
+}
+
+impl Observer for Metrics {
+    fn event(&self, event: &Event) {
+        match event.what {
+            What::Changed { resource: Resource::Class(class), delta, held } => {
+                let labels = [("class", class.name().to_owned()), ("space", class.space().key().to_string())];
+                // Gauges are floating point numbers: exact up to 2^53 bytes, which is 8 PiB.
+                gauge!("plimsoll_held_bytes", &labels).set(held as f64);
+                let amount = u64::try_from(delta.unsigned_abs()).unwrap_or(u64::MAX);
+                if delta > 0 {
+                    counter!("plimsoll_bytes_in", &labels).increment(amount);
+                } else {
+                    counter!("plimsoll_bytes_out", &labels).increment(amount);
+                }
+            }
+            What::Changed { resource: Resource::Slots(slots), held, .. } => {
+                gauge!("plimsoll_held_slots", "slots" => slots.name()).set(held as f64);
+            }
+            What::Resized { space, limit } => {
+                gauge!("plimsoll_limit_bytes", "space" => space.key().to_string()).set(limit.0 as f64);
+            }
+            What::Asked => gauge!("plimsoll_waiting").increment(1),
+            What::Granted => answered("plimsoll_granted"),
+            What::Refused => answered("plimsoll_refused"),
+            What::Withdrawn => answered("plimsoll_withdrawn"),
+            _ => {}
+        }
+    }
+}
+
+fn answered(how: &'static str) {
+    gauge!("plimsoll_waiting").decrement(1);
+    counter!(how).increment(1);
+}

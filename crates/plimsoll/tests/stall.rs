@@ -1,0 +1,165 @@
+//! What a snapshot says of holders, and how it explains that nothing moves.
+
+use std::time::Duration;
+
+use plimsoll::ledger::Stall;
+use plimsoll::{Budget, Bytes, Class, Demand, JobSpec, Ledger, Profile, Slots, Space};
+
+const PROVERS: Class = Class::new("provers", Space::HOST);
+const STAGING: Class = Class::new("staging", Space::PINNED);
+const LANES: Slots = Slots::new("lanes");
+
+fn ledger() -> Ledger {
+    let budget = Budget::new().space(Space::HOST, Bytes(100)).space(Space::PINNED, Bytes(50)).slots(LANES, 1);
+    Ledger::new(budget)
+}
+
+/// Leaves `request` waiting while `f` runs.
+fn waiting<F: std::future::Future>(request: F, f: impl FnOnce()) {
+    let mut request = std::pin::pin!(request);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(request.as_mut().poll(&mut cx).is_pending());
+    f();
+}
+
+fn job(ledger: &Ledger, name: &str, peak: Demand) -> plimsoll::Job {
+    ledger.submit(JobSpec::new(name, Profile::new().stage("evaluate", peak, Demand::new()))).unwrap()
+}
+
+/// Everything but the times, which are those of a real clock.
+fn without_times(text: &str) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    for word in text.split(' ') {
+        let time = word.trim_end_matches([',', ')', ';']);
+        let is_time = time.strip_suffix('s').is_some_and(|number| number.parse::<f64>().is_ok());
+        words.push(if is_time { "T" } else { word });
+    }
+    words.join(" ")
+}
+
+#[test]
+fn a_stall_names_who_waits_and_who_holds() {
+    let ledger = ledger();
+    let key = ledger.reserve(STAGING, Bytes(20)).name("key").try_now().unwrap();
+    let mut first = job(&ledger, "first", Demand::new().bytes(PROVERS, Bytes(70)).slots(LANES, 1));
+    let grant = first.enter(0).try_now().unwrap();
+    let mut second = job(&ledger, "second", Demand::new().bytes(PROVERS, Bytes(30)));
+    waiting(second.enter(0), || {
+        let outside = grant.external_wait("cuda");
+        let text = ledger.stall(Duration::ZERO).unwrap().to_string();
+        // Pinned bytes are host memory as well, so the key is in the way too.
+        let (place, key_place) = (place_of(&ledger, "first"), place_of(&ledger, "key"));
+        assert_eq!(
+            without_times(&text),
+            format!(
+                "\"second\" (stage evaluate, for T needs 30 B of provers: short of 20 B of host memory; held by \
+                 \"first\" (70 B, stage evaluate, for T waiting outside for \"cuda\" for T from {place}), \
+                 \"key\" (20 B, for T from {key_place})"
+            )
+        );
+        drop(outside);
+        assert!(!ledger.stall(Duration::ZERO).unwrap().to_string().contains("outside"));
+    });
+    assert_eq!(ledger.stall(Duration::ZERO), None);
+    drop((grant, key));
+}
+
+fn place_of(ledger: &Ledger, who: &str) -> String {
+    let snapshot = ledger.snapshot();
+    let holding = snapshot.holders.iter().find(|holding| &*holding.who == who).unwrap();
+    holding.reserved_at.unwrap().to_string()
+}
+
+#[test]
+fn slots_can_be_what_is_short() {
+    let ledger = ledger();
+    let mut first = job(&ledger, "first", Demand::new().slots(LANES, 1));
+    let grant = first.enter(0).try_now().unwrap();
+    let mut second = job(&ledger, "second", Demand::new().slots(LANES, 1));
+    waiting(second.enter(0), || {
+        let text = ledger.stall(Duration::ZERO).unwrap().to_string();
+        assert!(text.contains("needs 1 of lanes: short of 1 lanes; held by \"first\" (1, stage evaluate"), "{text}");
+    });
+    drop(grant);
+}
+
+#[test]
+fn only_what_has_waited_for_the_threshold_is_a_stall() {
+    let ledger = ledger();
+    let held = ledger.reserve(PROVERS, Bytes(100)).try_now().unwrap();
+    waiting(ledger.reserve(PROVERS, Bytes(1)).name("one"), || {
+        waiting(ledger.reserve(PROVERS, Bytes(2)).name("two"), || {
+            let mut snapshot = ledger.snapshot();
+            // In virtual time: one has waited for 30 s, two for 5 s, and the last grant is 10 s ago.
+            snapshot.time = 100_000_000_000;
+            snapshot.granted_at = 90_000_000_000;
+            for waiter in &mut snapshot.waiters {
+                waiter.since = if &*waiter.shortage.who == "one" { 70_000_000_000 } else { 95_000_000_000 };
+            }
+            assert_eq!(Stall::seen_in(&snapshot, Duration::from_secs(31)), None);
+            let stall = Stall::seen_in(&snapshot, Duration::from_secs(30)).unwrap();
+            assert_eq!((stall.waiters.len(), &*stall.waiters[0].shortage.who), (1, "one"));
+            assert_eq!(stall.idle, Duration::from_secs(10));
+            assert!(stall.to_string().starts_with("\"one\" (for 30.0s) needs 1 B of provers: short of 1 B of"));
+            let both = Stall::seen_in(&snapshot, Duration::from_secs(5)).unwrap();
+            assert_eq!(&*both.waiters[1].shortage.who, "two");
+            assert_eq!(both.to_string().lines().count(), 2);
+        });
+    });
+    drop(held);
+}
+
+#[test]
+fn holders_are_listed_oldest_first_with_the_place_that_reserved() {
+    let ledger = ledger();
+    let (one, line) = (ledger.reserve(PROVERS, Bytes(1)).name("one").try_now().unwrap(), line!());
+    let two = ledger.reserve(STAGING, Bytes(2)).name("two").try_now().unwrap();
+    let holders = ledger.snapshot().holders;
+    assert_eq!(holders.iter().map(|holding| &*holding.who).collect::<Vec<_>>(), ["one", "two"]);
+    assert_eq!(holders[0].held, [(PROVERS.into(), 1)]);
+    assert!(holders[0].since <= holders[1].since);
+    let place = holders[0].reserved_at.unwrap();
+    assert!(place.file().ends_with("tests/stall.rs"));
+    assert_eq!(place.line(), line);
+    drop(one);
+    // The next reservation may be given the number of the one that has gone, and nothing else of it.
+    let three = ledger.reserve(PROVERS, Bytes(3)).name("three").try_now().unwrap();
+    let holders = ledger.snapshot().holders;
+    assert_eq!(holders.iter().map(|holding| &*holding.who).collect::<Vec<_>>(), ["two", "three"]);
+    assert_ne!(holders[1].reserved_at.unwrap().line(), line);
+    drop((two, three));
+    assert_eq!(ledger.snapshot().holders, []);
+}
+
+/// A request that waited is held since it was granted, not since it was made.
+#[test]
+fn a_holding_dates_from_its_grant() {
+    let ledger = ledger();
+    let held = ledger.reserve(PROVERS, Bytes(100)).try_now().unwrap();
+    let mut request = std::pin::pin!(ledger.reserve(PROVERS, Bytes(1)).name("later"));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(request.as_mut().poll(&mut cx).is_pending());
+    let before = ledger.snapshot();
+    drop(held);
+    let std::task::Poll::Ready(Ok(later)) = request.as_mut().poll(&mut cx) else { panic!("it was granted") };
+    let after = ledger.snapshot();
+    assert!(after.holders[0].since >= before.time && after.granted_at == after.holders[0].since);
+    drop(later);
+}
+
+#[test]
+fn growth_beyond_what_was_declared_is_counted() {
+    let ledger = ledger();
+    let mut within = ledger.reserve(PROVERS, Bytes(10)).max(Bytes(20)).try_now().unwrap();
+    within.try_grow(Bytes(10)).unwrap();
+    assert_eq!(ledger.snapshot().overdrawn, 0);
+    within.try_grow(Bytes(1)).unwrap();
+    assert_eq!(ledger.snapshot().overdrawn, 1);
+    let mut job = job(&ledger, "job", Demand::new().bytes(PROVERS, Bytes(10)));
+    let mut grant = job.enter(0).try_now().unwrap();
+    let mut taken = grant.take_all(PROVERS);
+    taken.try_grow(Bytes(5)).unwrap();
+    assert_eq!(ledger.snapshot().overdrawn, 2);
+    assert!(taken.try_grow(Bytes(500)).is_err());
+    assert_eq!(ledger.snapshot().overdrawn, 2);
+}
