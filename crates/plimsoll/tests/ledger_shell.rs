@@ -1,5 +1,6 @@
 //! The ledger's handles: what is held, what waits, what comes back.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll::ledger::{EnterError, NotMerged, ReserveError, SubmitError};
@@ -147,7 +148,7 @@ fn a_future_needs_no_runtime_and_may_be_dropped() {
     use std::future::Future;
     use std::pin::pin;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::task::{Context, Poll, Wake, Waker};
 
     struct Count(AtomicUsize);
@@ -183,13 +184,13 @@ fn a_future_needs_no_runtime_and_may_be_dropped() {
 
 #[test]
 fn a_buffer_is_freed_before_its_bytes_come_back() {
-    struct Probe<'a>(&'a Ledger, &'a std::cell::Cell<u64>);
+    struct Probe<'a>(&'a Ledger, &'a AtomicU64);
     impl Drop for Probe<'_> {
         fn drop(&mut self) {
-            self.1.set(held(self.0));
+            self.1.store(held(self.0), Ordering::Relaxed);
         }
     }
-    let (ledger, seen) = (ledger(100), std::cell::Cell::new(0));
+    let (ledger, seen) = (ledger(100), AtomicU64::new(0));
     let paid = Bytes::of::<Probe<'_>>(1);
     let mut charged = Charged::with_capacity(ledger.reserve(A, paid).wait().unwrap(), 1).unwrap();
     charged.push(Probe(&ledger, &seen)).unwrap();

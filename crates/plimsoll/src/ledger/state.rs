@@ -16,10 +16,10 @@
 //!
 //! # Rules
 //!
-//! The components (spaces, children's limits, slots) form one vector ([`accounts`]); a request names all it needs and is
-//! granted whole. Every grant must leave the state safe ([`safety`]). Requests of owners in flight go first, by priority,
+//! The components (spaces, children's limits, slots) form one vector (`accounts`); a request names all it needs and is
+//! granted whole. Every grant must leave the state safe (`safety`). Requests of owners in flight go first, by priority,
 //! then least remaining claim, then age, and are held back by nothing but safety; then come admissions, by priority, then
-//! age, each of which may pass waiting requests only while none of them has been passed K times ([`admit`]).
+//! age, each of which may pass waiting requests only while none of them has been passed K times (`admit`).
 
 mod accounts;
 mod admit;
