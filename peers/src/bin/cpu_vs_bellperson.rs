@@ -102,9 +102,10 @@ fn compare(rounds: usize, filter: &str) -> Result<(), Failure> {
     let folder = PathBuf::from(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into())).join("peer-keys");
     fs::create_dir_all(&folder)?;
     println!(
-        "| circuit | constraints | seconds: plimsoll | bellperson | ratio | peak less key, MiB: plimsoll | bellperson | ratio | key, MiB |"
+        "| circuit | constraints | seconds: plimsoll | bellperson | ratio | processor seconds: plimsoll | bellperson | ratio \
+         | peak less key, MiB: plimsoll | bellperson | ratio | key, MiB |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for case in CASES.iter().filter(|case| case.name.contains(filter)) {
         let key = folder.join(case.name.trim_end_matches("x8"));
         let constraints = case.with(MakeKey(&key))?;
