@@ -46,8 +46,11 @@ impl ProofWriter {
     /// system for the whole length at once, so that a full disk is known before the work and not after.
     pub fn create(path: &Path, file_bytes: u64, verifying_key_bytes: usize) -> Result<Self, WriteError> {
         let error = |source| WriteError { path: path.to_owned(), source };
-        if path.is_dir() {
-            return Err(error(io::Error::from(io::ErrorKind::IsADirectory)));
+        match path.metadata() {
+            Ok(there) if there.is_dir() => return Err(error(io::Error::from(io::ErrorKind::IsADirectory))),
+            // A finished proof takes the place of what is there: of an older proof, not of a device.
+            Ok(there) if !there.is_file() => return Err(error(io::Error::other("not a regular file"))),
+            _ => {}
         }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name().ok_or_else(|| error(io::Error::from(io::ErrorKind::InvalidFilename)))?;

@@ -1,0 +1,9 @@
+//! End-to-end and fault tests of the `plimsoll` command.
+
+mod budget;
+mod faults;
+mod interrupt;
+mod key;
+mod main_job;
+mod proof;
+mod support;
