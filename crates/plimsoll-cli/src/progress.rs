@@ -17,20 +17,24 @@ pub struct Progress {
 impl Progress {
     /// A bar of `total` steps that shows its rate per second and the time left.
     pub fn new(what: &'static str, unit: &'static str, total: u64) -> Self {
-        let target = if std::io::stderr().is_terminal() {
-            ProgressDrawTarget::stderr_with_hz(10)
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let template =
-            format!("{{msg:12}} {{wide_bar}} {{pos}}/{{len}} {unit}  {{per_sec:.dim}}  {{elapsed}} + {{eta}} left");
+        let terminal = std::io::stderr().is_terminal();
+        let progress = Self::on(
+            if terminal { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() },
+            what,
+            unit,
+            total,
+        );
+        progress.bar.enable_steady_tick(TICK);
+        progress
+    }
+
+    fn on(target: ProgressDrawTarget, what: &'static str, unit: &'static str, total: u64) -> Self {
+        let template = format!("{{msg:10}} {{wide_bar}} {{pos}}/{{len}} {unit}  {{rate}}  {{elapsed}}, {{eta}} left");
         let style = ProgressStyle::with_template(&template)
             .expect("the template is fixed")
-            .with_key("per_sec", rate)
+            .with_key("rate", rate)
             .progress_chars("━━ ");
-        let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style).with_message(what);
-        bar.enable_steady_tick(TICK);
-        Self { bar }
+        Self { bar: ProgressBar::with_draw_target(Some(total), target).with_style(style).with_message(what) }
     }
 
     /// Sets how many steps are done.
@@ -64,4 +68,25 @@ impl Drop for Progress {
 fn rate(state: &indicatif::ProgressState, out: &mut dyn std::fmt::Write) {
     let per_second = state.per_sec();
     let _ = if per_second < 10.0 { write!(out, "{per_second:.2}/s") } else { write!(out, "{per_second:.0}/s") };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use indicatif::InMemoryTerm;
+
+    #[test]
+    fn it_shows_count_rate_and_time_left() {
+        let terminal = InMemoryTerm::new(3, 100);
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let progress = Progress::on(target, "proving", "partitions", 8193);
+        progress.set(100);
+        progress.bar.force_draw();
+        let shown = terminal.contents();
+        for words in ["proving", "100/8193 partitions", "/s", "left"] {
+            assert!(shown.contains(words), "{words:?} is not in {shown:?}");
+        }
+        drop(progress);
+        assert_eq!(terminal.contents(), "", "it vanishes");
+    }
 }

@@ -13,6 +13,7 @@ use crate::exit::{Exit, Failure};
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     signal: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -28,6 +29,7 @@ impl Interrupt {
                 Arc::clone(&again),
             )?;
             flag::register(signal, again)?;
+            flag::register(signal, Arc::clone(&interrupt.stop))?;
             flag::register_usize(signal, Arc::clone(&interrupt.signal), signal as usize)?;
         }
         Ok(interrupt)
@@ -40,6 +42,11 @@ impl Interrupt {
             0 => None,
             signal => i32::try_from(signal).ok(),
         }
+    }
+
+    /// Set with the first signal, for who takes no more than a flag.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
     }
 
     /// Whether the work should stop.

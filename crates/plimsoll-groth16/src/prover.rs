@@ -17,6 +17,7 @@
 //! witness, as in every prover that skips zeros; do not share the machine with whom you would not tell the witness.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bellpepper_core::{Circuit, SynthesisError};
 use blstrs::Scalar;
@@ -53,6 +54,7 @@ pub struct Prover {
     /// The domain, with the coset on which the key's h points want the quotient.
     domain: Domain,
     synthesis: Option<Bytes>,
+    stop: Option<Arc<AtomicBool>>,
 }
 
 /// Why a step of a proof failed. The buffers of the proof have been erased and given back.
@@ -91,6 +93,9 @@ pub enum ProveError {
         #[source]
         source: BackendError,
     },
+    /// The flag of [`Prover::with_stop`] is set.
+    #[error("the proof was stopped")]
+    Stopped,
     /// The stage's grant does not hold what the profile says.
     #[error(transparent)]
     Grant(#[from] TakeError),
@@ -116,7 +121,7 @@ impl Prover {
             HBasis::PowersOfTau => r1cs.domain().clone(),
             HBasis::OddCosetLagrange => r1cs.domain().clone().with_odd_coset(),
         };
-        Ok(Self { r1cs, key, backend, domain, synthesis: None })
+        Ok(Self { r1cs, key, backend, domain, synthesis: None, stop: None })
     }
 
     /// Replaces the estimate of what the circuit allocates for itself while it is synthesised, for circuits that were
@@ -124,6 +129,14 @@ impl Prover {
     #[must_use]
     pub fn with_synthesis_scratch(mut self, bytes: Bytes) -> Self {
         self.synthesis = Some(bytes);
+        self
+    }
+
+    /// Lets the longest step, [`Prover::commit`], end early with [`ProveError::Stopped`] once `flag` is set: it looks before
+    /// each of its multiplications.
+    #[must_use]
+    pub fn with_stop(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.stop = Some(flag);
         self
     }
 

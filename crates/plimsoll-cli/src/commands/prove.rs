@@ -220,8 +220,9 @@ impl Work<'_> {
         };
         let Keys { key, verifying_key, identity, origin, time, charge: _charge } = source.get()?;
 
-        let prover =
-            Prover::new(plan.r1cs.clone(), key, plan.backend.clone()).map_err(|e| Failure::new(Exit::Internal, e))?;
+        let prover = Prover::new(plan.r1cs.clone(), key, plan.backend.clone())
+            .map_err(|e| Failure::new(Exit::Internal, e))?
+            .with_stop(self.interrupt.flag());
         let partitions = partition_count(input.bytes);
         let progress = Progress::new("proving", "partitions", partitions);
         let started = Instant::now();

@@ -1,5 +1,7 @@
 //! The commitments in G1: multi-scalar multiplications of the quotient and the assignment with the key's points.
 
+use std::sync::atomic::Ordering;
+
 use blstrs::{G1Affine, G1Projective, Scalar};
 use group::Group;
 use plimsoll::{Charged, Grant, Reservation};
@@ -26,7 +28,7 @@ impl Prover {
     /// Holds `scratch` from the grant.
     ///
     /// # Errors
-    /// [`ProveError::Backend`].
+    /// [`ProveError::Backend`], [`ProveError::Stopped`].
     pub fn commit(&self, grant: &mut Grant, quotient: Quotient) -> Result<Committed, ProveError> {
         let Quotient { witness, mut h } = quotient;
         let (mut assignment, public_inputs) = (witness.assignment, witness.public_inputs);
@@ -64,6 +66,10 @@ impl Prover {
         scalars: &[Scalar],
         scratch: &mut Reservation,
     ) -> Result<G1Projective, ProveError> {
+        // Relaxed: the flag stands for itself.
+        if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(ProveError::Stopped);
+        }
         if bases.is_empty() {
             return Ok(G1Projective::identity());
         }

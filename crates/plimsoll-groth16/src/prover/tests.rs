@@ -252,6 +252,19 @@ fn an_unsatisfied_constraint_is_named_and_everything_given_back() {
 }
 
 #[test]
+fn a_stopped_proof_gives_everything_back() {
+    let flag = Arc::new(AtomicBool::new(false));
+    let circuit = Cubic(Some(Scalar::from(7)));
+    let prover = prover(circuit.clone()).with_stop(flag.clone());
+    let ledger = tight_ledger(&prover, 1);
+    prover.prove(&ledger, circuit.clone(), blinding()).expect("not stopped");
+    flag.store(true, Ordering::Relaxed);
+    let error = prover.prove(&ledger, circuit, blinding()).expect_err("stopped");
+    assert!(matches!(error, ProveError::Stopped), "{error}");
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
 fn a_circuit_of_another_shape_is_refused() {
     let prover = prover(Squarings { start: None, steps: 300 });
     let ledger = Ledger::unlimited();
