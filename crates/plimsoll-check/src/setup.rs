@@ -99,10 +99,13 @@ impl<'w> Setup<'w> {
                 }
             };
             let plan = setup.plan(account, &stages, &leaves)?;
-            if let Kind::Job(JobKind { grows: Some((class, bytes)), .. }) = kind {
-                setup.plan(account, &[Demand::new().bytes(*class, *bytes)], &Demand::new())?;
-            }
             let reserve = urgent.then(|| setup.ledger.urgent(account)).flatten();
+            if let Kind::Job(JobKind { grows: Some((class, bytes)), .. }) = kind {
+                let more = Demand::new().bytes(*class, *bytes);
+                for account in std::iter::once(account).chain(reserve) {
+                    setup.plan(account, std::slice::from_ref(&more), &Demand::new())?;
+                }
+            }
             let urgent = reserve.map(|reserve| setup.plan(reserve, &stages, &leaves)).transpose()?;
             setup.plans.push((plan, urgent));
         }
