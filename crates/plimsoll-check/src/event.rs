@@ -28,7 +28,7 @@ pub enum Event {
     Arrive(usize),
     /// A job's stage ends. It keeps what its profile says and asks for the next stage, or ends.
     EndStage(usize),
-    /// A job returns what it will not keep, inside its stage.
+    /// A job returns what it will not keep, inside its stage; or all that it has kept, while it waits for the next.
     ReleaseEarly(usize),
     /// A job or reservation tries to take more than it declared.
     TryGrow(usize),

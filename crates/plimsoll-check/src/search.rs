@@ -143,6 +143,7 @@ fn of_job(setup: &Setup<'_>, state: &State, actor: usize, events: &mut Vec<Event
         At::Waiting(_) => {
             add(job.cancels, Event::Cancel(actor));
             add(known.withdraws_left > 0, Event::Withdraw(actor));
+            add(job.releases_early && !known.pieces.is_empty(), Event::ReleaseEarly(actor));
         }
         At::Between(_) => {
             add(true, Event::Ask(actor));

@@ -315,10 +315,14 @@ impl Step<'_> {
     }
 
     fn release_early(&mut self, actor: usize) -> Result<(), Broken> {
-        let At::Running(stage) = self.state.actors[actor].at else { unreachable!("a stage is running") };
         let id = self.id(actor);
-        self.state.actors[actor].released = true;
-        let keep = self.setup.job(actor).profile.stages()[stage].keep.clone();
+        let keep = match self.state.actors[actor].at {
+            At::Running(stage) => {
+                self.state.actors[actor].released = true;
+                self.setup.job(actor).profile.stages()[stage].keep.clone()
+            }
+            _ => Demand::new(),
+        };
         for (class, left) in self.state.actors[actor].left.clone() {
             let piece = self.piece(actor, class);
             let surplus = (piece + left).saturating_sub(keep.of(class)).min(left);

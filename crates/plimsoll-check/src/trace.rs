@@ -128,6 +128,9 @@ fn what(setup: &Setup<'_>, before: &State, event: Event) -> String {
                 _ => format!("ends {}, asks for {}", name(actor, ended), name(actor, next)),
             }
         }
+        Event::ReleaseEarly(actor) if matches!(before.actors[actor].at, At::Waiting(_)) => {
+            "returns what it kept".into()
+        }
         Event::ReleaseEarly(actor) => format!("returns early what {} does not keep", name(actor, stage(actor))),
         Event::TryGrow(_) => "tries to take more than it declared".into(),
         Event::Grow(actor) => format!("asks for {}", name(actor, stage(actor) + 1)),

@@ -264,7 +264,8 @@ impl JobKind {
         self
     }
 
-    /// In any stage, a job may return what it will not keep before the stage ends.
+    /// In any stage, a job may return what it will not keep before the stage ends; and what it has kept while it waits
+    /// for the next one, which then gives it more.
     #[must_use]
     pub fn releases_early(mut self) -> JobKind {
         self.releases_early = true;

@@ -151,5 +151,5 @@ fn random_worlds_of_jobs_that_wait_and_are_given_up() {
 
 #[test]
 fn random_worlds_in_which_anything_may_happen() {
-    explore_all("eventful", eventful, 43_458);
+    explore_all("eventful", eventful, 43_693);
 }
