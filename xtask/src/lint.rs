@@ -8,6 +8,9 @@ use crate::sh;
 pub(crate) fn run() -> Result<()> {
     sh::run(&mut sh::cargo("fmt --all --check"))?;
     sh::run(&mut sh::cargo("clippy --workspace --all-targets --quiet -- -D warnings"))?;
+    sh::run(&mut sh::cargo(
+        "clippy -p plimsoll -p plimsoll-tower --all-features --all-targets --quiet -- -D warnings",
+    ))?;
     let mut doc = sh::cargo("doc --workspace --no-deps --document-private-items --quiet");
     doc.env("RUSTDOCFLAGS", "-D warnings");
     sh::run(&mut doc)

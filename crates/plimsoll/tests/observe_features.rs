@@ -1,0 +1,174 @@
+//! The observers that speak to other crates: `tracing` and `metrics`.
+#![cfg(any(feature = "tracing", feature = "metrics"))]
+#![expect(clippy::disallowed_types, reason = "tests use plain locks")]
+
+use std::sync::{Arc, Mutex};
+
+use plimsoll::{Budget, Bytes, Class, Demand, JobSpec, Ledger, Profile, Slots, Space};
+
+const A: Class = Class::new("a", Space::HOST);
+const THREADS: Slots = Slots::new("threads");
+
+fn ledger() -> Ledger {
+    Ledger::new(Budget::new().space(Space::HOST, Bytes(10)).slots(THREADS, 2))
+}
+
+/// A job that runs and ends, a request that is withdrawn, a new limit.
+fn work(ledger: &Ledger) {
+    let peak = Demand::new().bytes(A, Bytes(8)).slots(THREADS, 1);
+    let mut job = ledger.submit(JobSpec::new("job", Profile::new().stage("make", peak, Demand::new()))).unwrap();
+    let grant = job.enter(0).try_now().unwrap();
+    assert!(ledger.reserve(A, Bytes(5)).name("other").try_now().is_err());
+    ledger.resize(Space::HOST, Bytes(9)).unwrap();
+    drop(grant);
+}
+
+#[cfg(feature = "tracing")]
+mod with_tracing {
+    use std::fmt::Write;
+
+    use plimsoll::observe::Tracing;
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    struct Line(String);
+
+    impl Visit for Line {
+        fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+            write!(self.0, " {field}={value:?}").unwrap();
+        }
+    }
+
+    impl Subscriber for Lines {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "plimsoll::ledger"
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &Event<'_>) {
+            let mut line = Line(event.metadata().level().to_string());
+            event.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn every_event_becomes_one_of_tracing() {
+        let lines = Lines::default();
+        tracing::subscriber::with_default(lines.clone(), || {
+            let ledger = ledger();
+            ledger.observe(Arc::new(Tracing));
+            work(&ledger);
+        });
+        let lines = lines.0.lock().unwrap();
+        assert_eq!(lines[0], "DEBUG message=submitted seq=1 job=\"job\" id=0");
+        assert_eq!(lines[3], "TRACE message=changed seq=4 job=\"job\" id=0 stage=\"make\" class=\"a\" delta=8 held=8");
+        assert!(
+            lines.iter().any(|line| line == "DEBUG message=withdrawn seq=7 reservation=\"other\" id=1"),
+            "{lines:#?}"
+        );
+        assert!(lines.iter().any(|line| line.ends_with("space=host memory limit=9")), "{lines:#?}");
+        assert!(lines.last().unwrap().starts_with("DEBUG message=ended"));
+    }
+}
+
+#[cfg(feature = "metrics")]
+mod with_metrics {
+    use std::collections::BTreeMap;
+
+    use metrics::{
+        Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
+    use plimsoll::observe::Metrics;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Board(Arc<Mutex<BTreeMap<String, f64>>>);
+
+    struct Cell(Board, String);
+
+    impl Cell {
+        fn update(&self, f: impl FnOnce(&mut f64)) {
+            f(self.0.0.lock().unwrap().entry(self.1.clone()).or_default());
+        }
+    }
+
+    impl CounterFn for Cell {
+        fn increment(&self, value: u64) {
+            self.update(|cell| *cell += value as f64);
+        }
+        fn absolute(&self, value: u64) {
+            self.update(|cell| *cell = value as f64);
+        }
+    }
+
+    impl GaugeFn for Cell {
+        fn increment(&self, value: f64) {
+            self.update(|cell| *cell += value);
+        }
+        fn decrement(&self, value: f64) {
+            self.update(|cell| *cell -= value);
+        }
+        fn set(&self, value: f64) {
+            self.update(|cell| *cell = value);
+        }
+    }
+
+    impl Board {
+        fn cell(&self, key: &Key) -> Arc<Cell> {
+            let labels: String = key.labels().map(|label| format!(" {}={}", label.key(), label.value())).collect();
+            Arc::new(Cell(self.clone(), format!("{}{labels}", key.name())))
+        }
+    }
+
+    impl Recorder for Board {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::from_arc(self.cell(key))
+        }
+        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::from_arc(self.cell(key))
+        }
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    #[test]
+    fn gauges_and_counters_follow_the_ledger() {
+        let board = Board::default();
+        let _held = metrics::with_local_recorder(&board, || {
+            let ledger = ledger();
+            ledger.observe(Arc::new(Metrics::new()));
+            work(&ledger);
+            ledger.reserve(A, Bytes(3)).try_now().unwrap()
+        });
+        let board = board.0.lock().unwrap();
+        for (name, value) in [
+            ("plimsoll_held_bytes class=a space=host", 3.0),
+            ("plimsoll_bytes_in class=a space=host", 11.0),
+            ("plimsoll_bytes_out class=a space=host", 8.0),
+            ("plimsoll_held_slots slots=threads", 0.0),
+            ("plimsoll_limit_bytes space=host", 9.0),
+            ("plimsoll_waiting", 0.0),
+            ("plimsoll_granted", 2.0),
+            ("plimsoll_withdrawn", 1.0),
+        ] {
+            assert_eq!(board.get(name), Some(&value), "{name}: {board:#?}");
+        }
+    }
+}
