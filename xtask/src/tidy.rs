@@ -10,7 +10,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 /// Files that may use `unsafe`, each with the reason.
-const UNSAFE_ALLOWED: [(&str, &str); 4] = [
+const UNSAFE_ALLOWED: [(&str, &str); 5] = [
+    ("benches/src/bin/msm_ntt.rs", "the peer of a benchmark is blst's C interface"),
     ("crates/plimsoll/src/pool/job.rs", "borrowed closures on a persistent pool"),
     ("crates/plimsoll-groth16/src/backend/cpu/", "calls into blst"),
     ("crates/plimsoll-capi/", "texts and results in the memory of a C caller"),
@@ -53,7 +54,8 @@ fn check_source(name: &str, text: &str, findings: &mut Vec<String>) {
     if lines > MAX_LINES {
         findings.push(format!("{name}: {lines} lines; split it (at most {MAX_LINES})"));
     }
-    if !text.trim_start_matches("#!").trim_start().starts_with("//!") && !text.contains("\n//!") {
+    // A `tests.rs` is for testing the module that it is named in.
+    if !name.ends_with("/tests.rs") && !text.starts_with("//!") && !text.contains("\n//!") {
         findings.push(format!("{name}: says nowhere what it is for (a `//!` comment at the top)"));
     }
     let may_be_unsafe = UNSAFE_ALLOWED.iter().any(|(prefix, _)| name.starts_with(prefix));

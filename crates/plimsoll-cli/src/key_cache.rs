@@ -74,7 +74,8 @@ impl KeyCache {
         loop {
             match file.try_lock() {
                 Ok(()) => break,
-                Err(fs::TryLockError::WouldBlock) if while_waiting() => std::thread::sleep(LOCK_POLL),
+                // Polled, because waiting for a file's lock cannot be broken off by a signal.
+                Err(fs::TryLockError::WouldBlock) if while_waiting() => std::thread::sleep(LOCK_POLL), // tidy: sleep
                 Err(fs::TryLockError::WouldBlock) => return Ok(None),
                 // A file system without locks: two processes may both make a key then, and the last one's stays.
                 Err(fs::TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => break,
