@@ -1,4 +1,8 @@
-//! A memory-accounted scheduler for engines with huge buffers.
+#![doc = include_str!("../README.md")]
+//!
+//! # Where to start
+//!
+//! [`Ledger`] for accounting alone; [`pipeline::Pipeline`] for stages; [`pool`] for the threads underneath.
 #![deny(unsafe_code)]
 
 mod budget;
@@ -18,3 +22,8 @@ pub use class::{Class, Resource, Slots, Space};
 pub use demand::Demand;
 pub use ledger::{Charged, Grant, Job, JobSpec, Ledger, Reservation};
 pub use profile::{Profile, ProfileError, StageProfile};
+
+/// The example on the project's front page is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod front_page {}
