@@ -1,3 +1,5 @@
+//! Writing and reading proof files, and what a reader must refuse.
+
 use super::*;
 use std::fs;
 use std::io::BufReader;
