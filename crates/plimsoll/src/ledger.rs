@@ -25,6 +25,8 @@ mod reservation;
 mod reserve;
 mod shell;
 mod stall;
+#[cfg(feature = "tokio")]
+mod timeout;
 
 use std::sync::Arc as StdArc;
 use std::time::Duration;

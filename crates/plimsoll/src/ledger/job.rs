@@ -129,12 +129,14 @@ impl Job {
             Answer::Now(_, verdict) => return self.conclude(stage, verdict),
             Answer::Later(seat) => seat,
         };
-        match self.inner.wait(seat, timeout) {
+        let waited = self.inner.wait(seat, timeout);
+        self.conclude_wait(stage, waited, timeout.unwrap_or_default())
+    }
+
+    fn conclude_wait(&self, stage: usize, waited: Waited, after: Duration) -> Result<Grant, EnterError> {
+        match waited {
             Waited::Verdict(verdict) => self.conclude(stage, verdict),
-            Waited::TimedOut(shortage) => {
-                let after = timeout.unwrap_or_default();
-                Err(EnterError::TimedOut { after, shortage: Box::new(shortage) })
-            }
+            Waited::TimedOut(shortage) => Err(EnterError::TimedOut { after, shortage: Box::new(shortage) }),
         }
     }
 
@@ -211,6 +213,16 @@ impl Enter<'_> {
     /// [`EnterError::WouldWait`] where [`wait`](Enter::wait) would wait, and its other errors.
     pub fn try_now(self) -> Result<Grant, EnterError> {
         self.job.try_now(self.stage)
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Enter<'_> {
+    /// Stops waiting because a time-out has passed; a grant that has arrived meanwhile counts.
+    pub(super) fn give_up(&mut self, after: Duration) -> Result<Grant, EnterError> {
+        let (seat, stage) = self.job.waiting.take().expect("it waits");
+        let waited = self.job.inner.wait_no_longer(seat);
+        self.job.conclude_wait(stage, waited, after)
     }
 }
 

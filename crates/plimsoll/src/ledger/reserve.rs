@@ -101,12 +101,21 @@ impl Reserve {
         self.seat = Some(seat);
         let waited = self.inner.wait(seat, timeout);
         self.seat = None;
+        self.conclude_wait(seat, waited, timeout.unwrap_or_default())
+    }
+
+    /// Stops waiting because a time-out has passed; a grant that has arrived meanwhile counts.
+    #[cfg(feature = "tokio")]
+    pub(super) fn give_up(&mut self, after: Duration) -> Result<Reservation, ReserveError> {
+        let seat = self.seat.take().expect("it waits");
+        let waited = self.inner.wait_no_longer(seat);
+        self.conclude_wait(seat, waited, after)
+    }
+
+    fn conclude_wait(&self, seat: SeatId, waited: Waited, after: Duration) -> Result<Reservation, ReserveError> {
         match waited {
             Waited::Verdict(verdict) => self.conclude(seat.owner, verdict),
-            Waited::TimedOut(shortage) => {
-                let after = timeout.unwrap_or_default();
-                Err(ReserveError::TimedOut { after, shortage: Box::new(shortage) })
-            }
+            Waited::TimedOut(shortage) => Err(ReserveError::TimedOut { after, shortage: Box::new(shortage) }),
         }
     }
 

@@ -256,6 +256,16 @@ impl Inner {
         }
     }
 
+    /// Takes the verdict if it is there, or the request back.
+    #[cfg(feature = "tokio")]
+    pub(super) fn wait_no_longer(&self, id: SeatId) -> Waited {
+        // Takes the waker out first: its destructor is a user's code and must not run under the lock.
+        match self.poll(id, Waker::noop()) {
+            Some(verdict) => Waited::Verdict(verdict),
+            None => self.wait(id, Some(Duration::ZERO)),
+        }
+    }
+
     /// Gives up: takes the request back, or `undo`es the grant that has arrived meanwhile.
     pub(super) fn leave(&self, id: SeatId, undo: impl FnOnce(&mut LedgerState, Granted, &mut Vec<Outcome>)) {
         let mut shell = sync::lock(&self.shell);

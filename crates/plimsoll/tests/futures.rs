@@ -1,0 +1,105 @@
+//! The futures need no runtime: a `block_on` made of the standard library's parts drives them.
+#![expect(clippy::disallowed_methods, reason = "tests use plain threads")]
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use plimsoll::{Budget, Bytes, Class, Demand, JobSpec, Ledger, Profile, Space};
+
+const A: Class = Class::new("a", Space::HOST);
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls only when woken, so a lost wakeup hangs the test.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+fn ledger() -> Ledger {
+    Ledger::new(Budget::new().space(Space::HOST, Bytes(10)))
+}
+
+#[test]
+fn reservations_and_stages_are_awaited_without_a_runtime() {
+    let ledger = ledger();
+    let profile = Profile::new().stage("s", Demand::new().bytes(A, Bytes(7)), Demand::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    drop(block_on(async { ledger.reserve(A, Bytes(6)).await }).unwrap());
+                }
+            });
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    let mut job = ledger.submit(JobSpec::new("job", profile.clone())).unwrap();
+                    drop(block_on(job.enter(0)).unwrap());
+                }
+            });
+        }
+    });
+    assert!(ledger.snapshot().is_empty() && ledger.snapshot().waiters.is_empty());
+}
+
+#[cfg(feature = "tokio")]
+mod with_tokio {
+    use std::time::Duration;
+
+    use plimsoll::ledger::{EnterError, ReserveError};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_time_out_says_what_was_waited_for() {
+        let ledger = ledger();
+        let held = ledger.reserve(A, Bytes(8)).name("held").try_now().unwrap();
+        let start = tokio::time::Instant::now();
+        let after = Duration::from_secs(3600);
+        let error = ledger.reserve(A, Bytes(5)).name("more").within(after).await.unwrap_err();
+        assert_eq!(start.elapsed().as_secs(), 3600);
+        let ReserveError::TimedOut { after: said, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(*said, after);
+        assert!(
+            error
+                .to_string()
+                .contains("\"more\" needs 5 B of host memory, but of 10 B only 2 B are free; held by \"held\"")
+        );
+
+        let profile = Profile::new().stage("s", Demand::new().bytes(A, Bytes(7)), Demand::new());
+        let mut job = ledger.submit(JobSpec::new("job", profile)).unwrap();
+        let error = job.enter(0).within(after).await.unwrap_err();
+        assert!(matches!(error, EnterError::TimedOut { .. }) && error.to_string().contains("\"job\" needs 7 B"));
+        assert!(ledger.snapshot().waiters.is_empty(), "who gave up waits no more");
+        drop(held);
+        // The job may ask again.
+        drop(job.enter(0).within(after).await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_served_in_time_is_served() {
+        let ledger = ledger();
+        let held = ledger.reserve(A, Bytes(8)).try_now().unwrap();
+        let (more, ()) = tokio::join!(ledger.reserve(A, Bytes(5)).within(Duration::from_secs(9)), async {
+            tokio::time::sleep(Duration::from_secs(8)).await;
+            drop(held);
+        });
+        assert_eq!(more.unwrap().bytes(), Bytes(5));
+    }
+}
