@@ -19,6 +19,8 @@ mod charged;
 mod grant;
 mod handle;
 mod job;
+#[cfg(doctest)]
+mod must_not_compile;
 mod origin;
 mod outbox;
 mod reservation;
