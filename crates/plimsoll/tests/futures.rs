@@ -1,5 +1,4 @@
 //! The futures need no runtime: a `block_on` made of the standard library's parts drives them.
-#![expect(clippy::disallowed_methods, reason = "tests use plain threads")]
 
 use std::future::Future;
 use std::pin::pin;
