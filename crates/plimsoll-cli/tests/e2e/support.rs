@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
+use std::thread::sleep; // tidy: sleep, another process is watched
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
