@@ -75,7 +75,7 @@ impl KeyCache {
             match file.try_lock() {
                 Ok(()) => break,
                 // Polled, because waiting for a file's lock cannot be broken off by a signal.
-                Err(fs::TryLockError::WouldBlock) if while_waiting() => std::thread::sleep(LOCK_POLL), // tidy: sleep, a file lock has no event // tidy: sleep
+                Err(fs::TryLockError::WouldBlock) if while_waiting() => std::thread::sleep(LOCK_POLL), // tidy: sleep, a file lock has no event
                 Err(fs::TryLockError::WouldBlock) => return Ok(None),
                 // A file system without locks: two processes may both make a key then, and the last one's stays.
                 Err(fs::TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => break,
