@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use plimsoll::ledger::error::Reason;
 use plimsoll::ledger::{EnterError, NotMerged, ReserveError, SubmitError};
 use plimsoll::{Budget, Bytes, Charged, Class, Demand, JobSpec, Ledger, Profile, Slots, Space};
 
@@ -264,10 +265,11 @@ fn a_childs_limit_binds_the_child_and_holds_back_nobody_else() {
         while root.snapshot().waiters.is_empty() {
             std::thread::yield_now();
         }
-        let beside = root.reserve(B, Bytes(7)).try_now().expect("the child's own shortage holds back nobody else");
-        assert_eq!(held(&root), 10);
-        let sibling = child.reserve(A, Bytes(1)).try_now();
-        assert!(sibling.is_err(), "but the child itself keeps its order");
+        let beside = root.reserve(B, Bytes(6)).try_now().expect("the child's own shortage holds back nobody else");
+        assert_eq!(held(&root), 9);
+        let sibling = child.reserve(A, Bytes(1)).try_now().expect_err("but the child itself keeps its order");
+        let ReserveError::WouldWait(shortage) = sibling else { panic!("{sibling}") };
+        assert_eq!(shortage.reason, Reason::Order, "one byte fits, and would be safe");
         drop(beside);
         drop(_first);
         drop(waiter.join().unwrap().unwrap());

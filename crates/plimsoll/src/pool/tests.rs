@@ -301,6 +301,7 @@ fn a_worker_that_waits_never_starts_another_jobs_stage_or_fork() {
     let pool = pool(3);
     let busy = Barrier::new(2);
     let (a_waits, release_a, release_b) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
+    let b_runs = AtomicBool::new(false);
     let waiting = Mutex::new(None);
     let intruders = AtomicUsize::new(0);
     let intrude = || {
@@ -332,11 +333,13 @@ fn a_worker_that_waits_never_starts_another_jobs_stage_or_fork() {
                     for _ in 0..4 {
                         forks.spawn(intrude);
                     }
+                    b_runs.store(true, Ordering::SeqCst);
                     spin_until(|| release_b.load(Ordering::SeqCst));
                 });
             });
         });
-        // And job C waits for a worker, as a task.
+        // And job C waits for a worker, as a task: one that came before B would be run, and waited for in vain.
+        spin_until(|| intruders.load(Ordering::SeqCst) != 0 || b_runs.load(Ordering::SeqCst));
         s.spawn(|| pool.install(intrude));
         spin_until(|| intruders.load(Ordering::SeqCst) != 0 || (pool.has_queued_task() && pool.sleeping() == 1));
         release_a.store(true, Ordering::SeqCst);

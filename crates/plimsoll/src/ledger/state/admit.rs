@@ -179,7 +179,7 @@ impl LedgerState {
 
     /// The waiting requests that an admission of `id` would pass, if it may pass all of them. By whom a request is not
     /// held back now, it is not passed either: both go by what is free before the admission.
-    fn may_pass(&mut self, id: OwnerId) -> Option<Vec<OwnerId>> {
+    pub(super) fn may_pass(&mut self, id: OwnerId) -> Option<Vec<OwnerId>> {
         let age = self.owners[id.0].waiting.as_ref().expect("it waits").age;
         let growth = self.queues.growths().into_iter();
         let older = |other: &OwnerId| self.owners[other.0].waiting.as_ref().is_some_and(|waiting| waiting.age < age);

@@ -32,7 +32,11 @@ impl LedgerState {
     /// Why the waiting request of `id` is not served.
     pub fn shortage(&mut self, id: OwnerId) -> Shortage {
         let more = self.more_of(id);
-        self.shortage_of(id, &more)
+        let mut shortage = self.shortage_of(id, &more);
+        if shortage.reason == Reason::Unsafe && !self.owners[id.0].in_flight() && self.may_pass(id).is_none() {
+            shortage.reason = Reason::Order;
+        }
+        shortage
     }
 
     pub(super) fn shortage_of(&self, id: OwnerId, more: &Amounts) -> Shortage {
