@@ -1,7 +1,7 @@
 //! What computes the heavy part of a proof: number-theoretic transforms and multi-scalar multiplications.
 //!
 //! A [`Backend`] is a value chosen at run time: [`Reference`] is naive and is the oracle, [`Cpu`] is fast on the cores of
-//! the current pool, others live in crates of their own. Every one passes the harness in [`conformance`].
+//! the current pool, others live in crates of their own. Every one passes the harness in the module `conformance` (feature `conformance`).
 //!
 //! # Memory
 //!

@@ -1,6 +1,6 @@
 //! The work-stealing executor.
 //!
-//! A [`Pool`] owns worker threads. Stages of a pipeline run on them as tasks; inside a stage [`join`], [`scope`],
+//! A [`Pool`] owns worker threads. Stages of a pipeline run on them as tasks; inside a stage [`join`], [`scope()`],
 //! [`for_each_chunk`] and [`map_indices`] fork work that idle workers steal. They use the pool of the calling worker,
 //! and run inline on any other thread, so that code written with them works anywhere.
 //!

@@ -1,4 +1,4 @@
-//! [`scope`]: any number of forks that end together.
+//! [`scope()`]: any number of forks that end together.
 
 use super::job;
 use super::worker::Worker;

@@ -62,7 +62,7 @@ fn segment_count(n: usize, threads: usize) -> usize {
     n.div_ceil(MAX_SEGMENT_TERMS).max(8 * threads).min(n.div_ceil(64))
 }
 
-/// Σ scalars[i] · bases[i].
+/// `Σ scalars[i] · bases[i]`.
 pub(super) fn msm<C: AffineCurve>(
     bases: &[C],
     scalars: &[Scalar],
