@@ -70,8 +70,8 @@ pub struct Prove {
 
     /// Threads that compute
     ///
-    /// By default as many as there are cores for this process.
-    #[arg(long, value_name = "N")]
+    /// By default as many as there are cores for this process. Each takes memory of its own.
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
 
     /// Where to write the proof
@@ -119,6 +119,14 @@ pub struct Verify {
     pub json: bool,
 }
 
+/// More than any machine has cores for one process; a typing error costs a message, not an hour of planning.
+const THREADS_MAX: usize = 1024;
+
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let threads = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= THREADS_MAX);
+    threads.ok_or_else(|| format!("write a number from 1 to {THREADS_MAX}"))
+}
+
 fn key_identity(text: &str) -> Result<[u8; 32], String> {
     let mut identity = [0; 32];
     hex::decode_to_slice(text, &mut identity).map_err(|_| "a key's identity is 64 hex digits".to_owned())?;
@@ -145,6 +153,15 @@ mod tests {
         let Command::Prove(prove) = cli.command else { panic!("prove") };
         assert_eq!(prove.setup, Setup::InsecureDev);
         assert_eq!((prove.memory, prove.threads, prove.output, prove.json), (None, None, None, false));
+    }
+
+    #[test]
+    fn threads_are_a_sensible_number() {
+        let parse = |threads| Cli::try_parse_from(["plimsoll", "prove", "x", "--threads", threads]);
+        assert!(parse("1").is_ok() && parse("1024").is_ok());
+        for absurd in ["0", "1025", "18446744073709551615", "18446744073709551616", "-1", "two", ""] {
+            assert!(parse(absurd).is_err(), "{absurd:?}");
+        }
     }
 
     #[test]

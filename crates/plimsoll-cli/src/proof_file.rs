@@ -25,6 +25,7 @@
 //! files say the same, and there is no byte in it that nothing checks.
 
 mod read;
+mod unfinished;
 mod write;
 
 pub use read::{Fault, ProofReader, ReadError};

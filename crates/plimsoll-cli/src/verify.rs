@@ -142,10 +142,8 @@ pub fn check(path: &Path, wanted: Option<[u8; 32]>) -> Result<Verdict, CheckErro
     let mut reader = ProofReader::open(path)?;
     let key = check_key(reader.header(), wanted)?;
     let verdict = match check_records(&mut reader, &key) {
-        // The batch tells that, not which: look again, portion by portion.
-        Err(CheckError::Invalid { .. }) => {
-            return Err(CheckError::Invalid { partition: find_invalid(ProofReader::open(path)?, &key)? });
-        }
+        // The batch tells that, not which.
+        Err(CheckError::Invalid { .. }) => return Err(CheckError::Invalid { partition: look_again(path, &key) }),
         result => result?,
     };
     Ok(verdict)
@@ -243,6 +241,15 @@ fn decode(portion: &[Claim], first: u64) -> Result<Decoded, CheckError> {
         .collect::<Result<Vec<Proof>, _>>()?;
     let inputs = portion.iter().map(|(_, inputs)| inputs.to_vec()).collect();
     Ok((proofs, inputs))
+}
+
+/// Finds the first invalid proof of a file that holds one, portion by portion. A pipe can be read once only, and a file may have
+/// changed meanwhile: then the verdict stands, and the partition stays unknown.
+fn look_again(path: &Path, key: &PreparedVerifyingKey) -> Option<u64> {
+    if !path.is_file() {
+        return None;
+    }
+    find_invalid(ProofReader::open(path).ok()?, key).ok()?
 }
 
 fn find_invalid<R: std::io::BufRead>(

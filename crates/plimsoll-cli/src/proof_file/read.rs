@@ -40,7 +40,7 @@ pub enum Fault {
         expected: &'static str,
     },
     /// Another version of the format.
-    #[error("format version {found}, this plimsoll reads version {VERSION}")]
+    #[error("format version {found:?}, this plimsoll reads version {VERSION}")]
     Version {
         /// The version in the file.
         found: String,

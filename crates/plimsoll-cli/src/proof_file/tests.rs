@@ -94,8 +94,10 @@ fn check(from: &str, to: &str, message: &str) {
 #[test]
 fn other_spellings_are_refused() {
     let key = hex::encode([7; 32]);
-    check("\"version\": 1", "\"version\": 2", "line 3: format version 2");
-    check("\"version\": 1", "\"version\": 01", "format version 01");
+    check("\"version\": 1", "\"version\": 2", "line 3: format version \"2\"");
+    check("\"version\": 1", "\"version\": 01", "format version \"01\"");
+    // What a stranger's file says is not for the terminal to obey.
+    check("\"version\": 1", "\"version\": \u{1b}[2J", "format version \"\\u{1b}[2J\"");
     check("\"bytes\": 300", "\"bytes\": 0300", "line 7");
     check("\"bytes\": 300", "\"bytes\": +300", "line 7");
     check("\"bytes\": 300", "\"bytes\": 300.0", "line 7");
@@ -126,9 +128,24 @@ fn a_dropped_writer_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = ProofWriter::create(&directory.path().join("x.proof.json"), 1000, 200).unwrap();
     writer.push(&record(0)).unwrap();
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     drop(writer);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_proof_takes_the_place_of_an_older_one_and_others_may_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.proof.json");
+    fs::write(&path, "older").unwrap();
+    let ordinary = fs::metadata(&path).unwrap().permissions().mode();
+    let mut writer = ProofWriter::create(&path, 1, 200).unwrap();
+    writer.push(&record(0)).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"older", "until the new one is complete");
+    writer.finish(&header(1)).unwrap();
+    assert_eq!(read(&fs::read(&path).unwrap()).unwrap().0, header(1));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode(), ordinary);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
 #[test]

@@ -1,11 +1,10 @@
-//! Writing, through a temporary file beside the target that becomes the target only when it is complete.
+//! Writing, to a file that takes the target's name only when it is complete.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
-
+use super::unfinished::Unfinished;
 use super::{Header, Record, TAIL};
 use crate::chain::partition_count;
 
@@ -34,7 +33,7 @@ fn advice(error: &io::Error) -> &'static str {
 #[derive(Debug)]
 pub struct ProofWriter {
     path: PathBuf,
-    file: BufWriter<NamedTempFile>,
+    file: BufWriter<Unfinished>,
     file_bytes: u64,
     header_length: usize,
     length: u64,
@@ -52,14 +51,7 @@ impl ProofWriter {
             Ok(there) if !there.is_file() => return Err(error(io::Error::other("not a regular file"))),
             _ => {}
         }
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let name = path.file_name().ok_or_else(|| error(io::Error::from(io::ErrorKind::InvalidFilename)))?;
-        let file = tempfile::Builder::new()
-            .prefix(&format!(".{}.", name.to_string_lossy()))
-            .suffix(".partial")
-            .permissions(permissions())
-            .tempfile_in(directory)
-            .map_err(error)?;
+        let file = Unfinished::create(path).map_err(error)?;
         // Digest and key come last; zeros hold their place.
         let header = Header { file_bytes, digest: [0; 32], key: [0; 32], verifying_key: vec![0; verifying_key_bytes] };
         let (text, length) = (header.render(), header.file_length());
@@ -100,19 +92,12 @@ impl ProofWriter {
         // What was asked for at the start is what was written: the reader relies on it.
         assert_eq!(file.as_file().metadata().map_err(error)?.len(), length, "length of the proof file");
         file.as_file().sync_all().map_err(error)?;
-        file.persist(&path).map_err(|e| error(e.error))?;
-        Ok(())
+        file.publish().map_err(error)
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.file.write_all(bytes).map_err(|source| WriteError { path: self.path.clone(), source })
     }
-}
-
-/// As `open` would give them: readable by whom the umask lets. Temporary files are private otherwise.
-fn permissions() -> std::fs::Permissions {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::Permissions::from_mode(0o666)
 }
 
 /// Takes `length` bytes of disk for `file`. File systems that cannot do it are written to as they are.

@@ -1,8 +1,11 @@
 //! Ctrl-C.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Outcome, Sandbox, finish, resident_peak_of, wait_until};
@@ -41,8 +44,28 @@ fn proving_stops_and_leaves_nothing() {
         // Shape and key are some 30 MiB with the process itself; more means that partitions are under way.
         let process = child.id();
         wait_until("partitions are under way", || resident_peak_of(process).is_some_and(|bytes| bytes > 34 << 20));
-        assert!(sandbox.names().len() == 2, "the output is being written beside its place: {:?}", sandbox.names());
         expect_nothing_left(&sandbox, &interrupt(child, signal), code);
+    }
+}
+
+/// What no program can clean up after: the kernel does, where the file system knows files without a name.
+#[test]
+fn a_killed_process_leaves_nothing() {
+    for signal in [Signal::KILL, Signal::HUP] {
+        let sandbox = Sandbox::new();
+        sandbox.file("file", 1 << 20);
+        let nameless = OFlags::TMPFILE | OFlags::WRONLY;
+        if let Err(errno) = rustix::fs::open(sandbox.path("."), nameless, Mode::RWXU) {
+            assert_eq!(errno, Errno::OPNOTSUPP, "a file system without nameless files");
+            return;
+        }
+        let mut child = sandbox.command(&["prove", "file", "--threads", "2"]).spawn().unwrap();
+        let process = child.id();
+        // The proof is begun before the key is read, some 20 MiB.
+        wait_until("the proof file is begun", || resident_peak_of(process).is_some_and(|bytes| bytes > 24 << 20));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(signal.as_raw()));
+        assert_eq!(sandbox.names(), ["file"], "no partial output");
     }
 }
 

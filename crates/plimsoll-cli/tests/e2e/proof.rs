@@ -1,7 +1,9 @@
 //! Proof files that someone tampered with: never accepted, never a panic.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::OnceLock;
 
 use blstrs::G1Affine;
@@ -9,7 +11,7 @@ use group::prime::PrimeCurveAffine;
 use plimsoll::pool::{Pool, PoolConfig};
 use plimsoll_cli::verify::{CheckError, check};
 
-use crate::support::Sandbox;
+use crate::support::{Sandbox, finish};
 
 /// A proof of three partitions, as text.
 fn proof() -> &'static str {
@@ -89,6 +91,18 @@ fn swapped_proofs_are_invalid() {
     let (one, two) = (field(line(0), "proof"), field(line(1), "proof"));
     let swapped = proof().replace(one, "X").replace(two, one).replace('X', two);
     check_text(3, &swapped, &["the proof of partition 0 is not valid"]);
+}
+
+/// A pipe can be read once: which proof it is cannot be looked up, that one is invalid is known.
+#[test]
+fn an_invalid_proof_from_a_pipe_is_invalid() {
+    let (one, two) = (field(line(0), "proof"), field(line(1), "proof"));
+    let swapped = proof().replace(one, "X").replace(two, one).replace('X', two);
+    for (text, code, words) in [(proof(), 0, ""), (&swapped, 3, "some proof is not valid")] {
+        let mut child = Sandbox::new().command(&["verify", "/dev/stdin"]).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        finish(child).expect(code, &[words]);
+    }
 }
 
 #[test]
