@@ -52,7 +52,7 @@ const CASES: [Case; 6] = [
     Case { name: "dense16", title: "dense, 2^16", kind: Kind::Dense(65_000), proofs: 1 },
     Case { name: "dense18", title: "dense, 2^18", kind: Kind::Dense(261_000), proofs: 1 },
     Case { name: "sha16", title: "SHA-256 of 2 blocks, 2^16", kind: Kind::Sha256(2 * 64 - 9), proofs: 1 },
-    Case { name: "sha18", title: "SHA-256 of 10 blocks, 2^18", kind: Kind::Sha256(10 * 64 - 9), proofs: 1 },
+    Case { name: "sha18", title: "SHA-256 of 9 blocks, 2^18", kind: Kind::Sha256(9 * 64 - 9), proofs: 1 },
     Case { name: "dense16x8", title: "dense, 8 of 2^16", kind: Kind::Dense(65_000), proofs: 8 },
     Case { name: "sha16x8", title: "SHA-256, 8 of 2^16", kind: Kind::Sha256(2 * 64 - 9), proofs: 8 },
 ];
