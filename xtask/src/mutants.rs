@@ -103,7 +103,8 @@ fn command(mutant: &Mutant, faulty: bool, only_build: bool) -> Result<Command> {
         command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
         command.env("LOOM_MAX_PREEMPTIONS", "3");
     }
-    command.env("CARGO_TARGET_DIR", sh::target_dir().join(if mutant.loom { "loom" } else { "mutants" }));
+    // The folders of the ordinary tests and of the models: everything but the mutant itself has been compiled there.
+    command.env("CARGO_TARGET_DIR", if mutant.loom { sh::target_dir().join("loom") } else { sh::target_dir() });
     if faulty {
         command.env("RUSTC_WORKSPACE_WRAPPER", wrapper::link(&mutant.name)?);
     }
