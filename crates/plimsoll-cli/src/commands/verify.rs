@@ -1,6 +1,5 @@
 //! `plimsoll verify`.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::Instant;
@@ -11,7 +10,7 @@ use serde::Serialize;
 use crate::args::Verify;
 use crate::console::{self, GOOD, Rows, WARNING};
 use crate::exit::{Exit, Failure};
-use crate::key_cache::KeyCache;
+use crate::key_cache::{KeyCache, open_regular};
 use crate::proof_file::{Header, SETUP};
 use crate::verify::{Verdict, check, check_file};
 
@@ -50,6 +49,10 @@ pub fn run(args: &Verify) -> Result<(), Failure> {
 fn report(args: &Verify, verdict: &Verdict, seconds: f64) -> Result<(), Failure> {
     let header = &verdict.header;
     let key_in_cache = KeyCache::of_user().is_ok_and(|cache| is_cached(&cache.path(), header));
+    if args.key.is_none() && !key_in_cache {
+        let who = "the key came with the proof, and nothing here vouches for it; whoever made it can forge proofs";
+        console::warn(format!("{who}: if you know the key's identity, give it with --key"));
+    }
     let file = args.file.as_ref().map(|path| path.display().to_string());
     if args.json {
         let report = Report {
@@ -91,7 +94,7 @@ fn report(args: &Verify, verdict: &Verdict, seconds: f64) -> Result<(), Failure>
 fn is_cached(path: &Path, header: &Header) -> bool {
     let read = || -> io::Result<bool> {
         let mut start = Vec::new();
-        File::open(path)?.take(header.verifying_key.len() as u64).read_to_end(&mut start)?;
+        open_regular(path)?.take(header.verifying_key.len() as u64).read_to_end(&mut start)?;
         Ok(start == header.verifying_key)
     };
     read().unwrap_or(false)

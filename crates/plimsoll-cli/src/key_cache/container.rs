@@ -77,10 +77,18 @@ fn fields(circuit: &[u8; 32], payload_bytes: u64) -> Vec<u8> {
     fields
 }
 
+/// Opens a file for reading, but nothing that could keep the reader waiting: opening a pipe waits for its other end.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    File::open(path)
+}
+
 impl Container {
     /// Opens a file and compares its trailer; the payload is not read yet. `None` where there is no file.
     pub fn open(path: &Path, circuit: &[u8; 32]) -> Result<Option<Self>, Damage> {
-        let mut file = match File::open(path) {
+        let mut file = match open_regular(path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Damage::Io(e)),
@@ -279,6 +287,18 @@ mod tests {
     fn no_file_is_no_damage() {
         let (directory, _) = stored();
         assert!(load(&directory.path().join("b.params")).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_pipe_in_its_place_is_damage_and_is_not_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.params");
+        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        // With another end, so that opening it would not wait and this test could not hang.
+        let _other_end = fs::File::options().read(true).write(true).open(&path).unwrap();
+        let error = load(&path).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
     }
 
     #[test]

@@ -133,6 +133,19 @@ fn a_dropped_writer_leaves_nothing() {
 }
 
 #[test]
+fn a_link_is_followed_and_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let (target, link) = (directory.path().join("target"), directory.path().join("link"));
+    fs::write(&target, "older").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let mut writer = ProofWriter::create(&link, 1, 200).unwrap();
+    writer.push(&record(0)).unwrap();
+    writer.finish(&header(1)).unwrap();
+    assert!(link.is_symlink());
+    assert_eq!(read(&fs::read(&target).unwrap()).unwrap().0, header(1));
+}
+
+#[test]
 fn a_proof_takes_the_place_of_an_older_one_and_others_may_read_it() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();

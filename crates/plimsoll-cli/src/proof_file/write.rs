@@ -51,7 +51,9 @@ impl ProofWriter {
             Ok(there) if !there.is_file() => return Err(error(io::Error::other("not a regular file"))),
             _ => {}
         }
-        let file = Unfinished::create(path).map_err(error)?;
+        // Through a link, the file that it leads to is replaced: the link is somebody else's, `/dev/stdout` for one.
+        let target = if path.is_symlink() { path.canonicalize().map_err(error)? } else { path.to_owned() };
+        let file = Unfinished::create(&target).map_err(error)?;
         // Digest and key come last; zeros hold their place.
         let header = Header { file_bytes, digest: [0; 32], key: [0; 32], verifying_key: vec![0; verifying_key_bytes] };
         let (text, length) = (header.render(), header.file_length());
