@@ -1,4 +1,4 @@
-//! `cargo xtask miri`: undefined behaviour in the code that uses `unsafe`.
+//! `cargo xtask miri`: undefined behaviour in `plimsoll`'s one file with `unsafe`.
 
 use anyhow::{Result, bail};
 

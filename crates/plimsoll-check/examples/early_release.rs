@@ -2,7 +2,7 @@
 //!
 //! A proof's partitions are synthesised on the CPU, 16 GiB each, and proved on a GPU. A permit bounds how many are
 //! synthesised at once. As long as it is given back when synthesis ends, it bounds running tasks, not the bytes that pile
-//! up behind them. `cargo run --example early_release` finds the pile-up and prints the way there; then it shows that the
+//! up behind them. `cargo run -p plimsoll-check --example early_release` finds the pile-up and prints the way there; then it shows that the
 //! same engine, when the bytes stay on the books until they are gone, stays below the line in every reachable state.
 
 use plimsoll::{Budget, Bytes, Class, Demand, Profile, Slots, Space};

@@ -64,7 +64,8 @@ pub struct Prove {
     /// The most memory that the whole process may hold, such as 2GiB
     ///
     /// Keys, witnesses and scratch all count. By default seven eighths of the smallest of the control groups' limits and the
-    /// available memory. Less memory means fewer partitions in flight.
+    /// available memory. Where memory, and not threads, is what is short,
+    /// less of it means fewer partitions at once; it never makes a proof fail that was accepted.
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Bytes>,
 

@@ -55,7 +55,7 @@ pub enum BudgetError {
 
 fn too_small(line: &Limit, needed: Bytes, what: &str) -> String {
     let remedy = match line.source {
-        Source::Asked => format!("the smallest that does is --memory {}", exact(needed)),
+        Source::Asked => format!("the smallest that will do is --memory {}", exact(needed)),
         _ => format!("at least {} are needed; free some memory, or raise the limit", exact(needed)),
     };
     format!("a budget of {} ({}) is too small for {what}; {remedy}", line.bytes, line.source)

@@ -1,9 +1,10 @@
 //! Bars while work goes on: on standard error, on a terminal only.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// How often a bar is drawn anew though nothing happened, so that its clock runs.
 const TICK: Duration = Duration::from_millis(250);
@@ -29,10 +30,11 @@ impl Progress {
     }
 
     fn on(target: ProgressDrawTarget, what: &'static str, unit: &'static str, total: u64) -> Self {
-        let template = format!("{{msg:10}} {{wide_bar}} {{pos}}/{{len}} {unit}  {{rate}}  {{elapsed}}, {{eta}} left");
+        let template = format!("{{msg:10}} {{wide_bar}} {{pos}}/{{len}} {unit}  {{rate}}  {{elapsed}}{{left}}");
         let style = ProgressStyle::with_template(&template)
             .expect("the template is fixed")
             .with_key("rate", rate)
+            .with_key("left", left)
             .progress_chars("━━ ");
         Self { bar: ProgressBar::with_draw_target(Some(total), target).with_style(style).with_message(what) }
     }
@@ -64,8 +66,15 @@ impl Drop for Progress {
     }
 }
 
+/// The time left, once there is a rate to tell it from.
+fn left(state: &ProgressState, out: &mut dyn Write) {
+    if state.pos() > 0 {
+        let _ = write!(out, ", {} left", HumanDuration(state.eta()));
+    }
+}
+
 /// Slow work deserves decimals: 0.42/s says more than 0/s.
-fn rate(state: &indicatif::ProgressState, out: &mut dyn std::fmt::Write) {
+fn rate(state: &ProgressState, out: &mut dyn Write) {
     let per_second = state.per_sec();
     let _ = if per_second < 10.0 { write!(out, "{per_second:.2}/s") } else { write!(out, "{per_second:.0}/s") };
 }
@@ -80,6 +89,8 @@ mod tests {
         let terminal = InMemoryTerm::new(3, 100);
         let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
         let progress = Progress::on(target, "proving", "partitions", 8193);
+        progress.bar.force_draw();
+        assert!(!terminal.contents().contains("left"), "nothing is known yet: {:?}", terminal.contents());
         progress.set(100);
         progress.bar.force_draw();
         let shown = terminal.contents();

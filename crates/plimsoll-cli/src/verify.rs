@@ -43,7 +43,7 @@ pub enum CheckError {
         named: String,
     },
     /// The caller insists on another key.
-    #[error("made with key {found}, not with {wanted}; it proves nothing to who trusts only that key")]
+    #[error("made with key {found}, not with {wanted}; it proves nothing to anyone who trusts only that key")]
     OtherKey {
         /// The key in the file.
         found: String,

@@ -151,7 +151,7 @@ impl fmt::Display for ParseBytesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fault = match self.fault {
             Fault::Number => "is not a number of bytes",
-            Fault::Unit => "has no binary unit",
+            Fault::Unit => "does not end in a unit known here (KiB, MiB, GiB, TiB, with these capitals)",
             Fault::TooLarge => "is more than 64 bits can count",
         };
         write!(f, "{:?} {fault}; write for example 2GiB, 512MiB, 1.5GiB or a plain number of bytes", self.text)

@@ -46,6 +46,14 @@ pub fn run(args: &Prove) -> Result<(), Failure> {
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let budget = Budget::choose(args.memory, &machine, threads).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
 
+    if let Some(limit) = machine.smallest_limit().filter(|limit| args.memory.is_some_and(|line| line > limit.bytes)) {
+        let (line, there) = (budget.line.bytes, limit.bytes);
+        console::warn(format!(
+            "--memory {line} is more than there is ({there}, {}); the kernel may end this",
+            limit.source
+        ));
+    }
+
     let plan = Plan::new(&budget)?;
     let cache = KeyCache::of_user().inspect_err(|e| console::warn(format!("the key is not cached: {e}"))).ok();
     let writer = ProofWriter::create(&output, input.bytes, plan.key.verifying_key_bytes()).map_err(output_failure)?;
@@ -199,7 +207,7 @@ impl Work<'_> {
     fn run(&self, input: &Input, writer: ProofWriter) -> (Result<Done, Failure>, Bytes) {
         let ledger = Ledger::new(plimsoll::Budget::new().space(Space::HOST, self.budget.ledger));
         let done = self.prove(&ledger, input, writer);
-        // The reaper may still be freeing.
+        // What the last jobs held may be on its way back from another thread.
         let _ = ledger.quiesce(QUIESCE);
         let held = ledger.snapshot().space(Space::HOST).map_or(Bytes::ZERO, |space| space.held);
         (done, held)

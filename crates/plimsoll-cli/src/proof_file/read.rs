@@ -13,9 +13,9 @@ const LINE_BYTES_MAX: u64 = 1 << 16;
 
 /// What is wrong, and on which line (from 1).
 #[derive(Debug, thiserror::Error)]
-#[error("line {line}: {fault}")]
+#[error("{}{fault}", if *line == 0 { String::new() } else { format!("line {line}: ") })]
 pub struct ReadError {
-    /// The line.
+    /// The line; 0 where the file was not opened.
     pub line: u64,
     /// What is wrong with it.
     pub fault: Fault,
@@ -25,7 +25,7 @@ pub struct ReadError {
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The system's reading failed.
-    #[error("reading failed: {0}")]
+    #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
     /// The file ends too soon.
     #[error("the file ends here, it was cut short; get a whole copy, or prove again")]
@@ -90,7 +90,7 @@ pub struct ProofReader<R = BufReader<File>> {
 impl ProofReader {
     /// Opens a file and reads its header.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let at_start = |source: io::Error| ReadError { line: 1, fault: Fault::Io(source) };
+        let at_start = |source: io::Error| ReadError { line: 0, fault: Fault::Io(source) };
         let file = File::open(path).map_err(at_start)?;
         let metadata = file.metadata().map_err(at_start)?;
         if metadata.is_dir() {

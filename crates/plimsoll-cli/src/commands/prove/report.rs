@@ -119,7 +119,13 @@ impl Report<'_> {
         let mut rows = Rows::default();
         rows.add("budget", format!("{}, from {}{of}", line.bytes, line.source))
             .add("ledger", format!("{} at most of {ledger}", self.ledger_peak()))
-            .add("in flight", format!("{} partitions at most", self.done.run.in_flight_peak));
+            .add(
+                "in flight",
+                match self.done.run.in_flight_peak {
+                    1 => "1 partition at most".to_owned(),
+                    peak => format!("{peak} partitions at most"),
+                },
+            );
         if let Some(peak) = self.resident_peak {
             rows.add("process", format!("{peak} at most (VmHWM), {:.0} % of the budget", percent(peak, line.bytes)));
         }
