@@ -1,6 +1,11 @@
 //! `cargo xtask package`: every publishable crate is packaged, and built from what was packaged.
 
-use anyhow::Result;
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
 
 use crate::sh;
 
@@ -10,9 +15,35 @@ const CRATES: [&str; 6] =
 
 /// Packages and verifies them together, so that those not yet published resolve to one another.
 pub(crate) fn run() -> Result<()> {
+    forget_earlier_packages()?;
     let mut command = sh::cargo("package --quiet --locked --allow-dirty");
     for name in CRATES {
         command.args(["--package", name]);
     }
     sh::run(&mut command)
+}
+
+/// Cargo unpacks what it has packaged as if it came from a registry, and an unpacked version is not looked at again: a second
+/// run would build today's crates against an earlier run's.
+fn forget_earlier_packages() -> Result<()> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let Some(home) = home.or_else(|| env::home_dir().map(|home| home.join(".cargo"))) else { return Ok(()) };
+    let ours =
+        |name: &str| CRATES.iter().any(|ours| name.starts_with(&format!("{ours}-{}", env!("CARGO_PKG_VERSION"))));
+    for kind in ["src", "cache"] {
+        for registry in read_dir(&home.join("registry").join(kind)) {
+            for package in read_dir(&registry) {
+                if package.file_name().is_some_and(|name| ours(&name.to_string_lossy())) {
+                    let removed =
+                        if package.is_dir() { fs::remove_dir_all(&package) } else { fs::remove_file(&package) };
+                    removed.with_context(|| format!("cannot remove {}", package.display()))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_dir(path: &Path) -> Vec<PathBuf> {
+    fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
