@@ -105,29 +105,56 @@ impl fmt::Debug for Class {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slots {
     name: &'static str,
+    device: Option<u16>,
 }
 
 impl Slots {
     /// Slots of this name; the name is their identity.
     pub const fn new(name: &'static str) -> Slots {
-        Slots { name }
+        Slots { name, device: None }
     }
 
-    /// The name, as reports show it.
+    /// The lanes of the device with this number: the threads that feed it.
+    pub const fn lane(device: u16) -> Slots {
+        Slots { name: "lane", device: Some(device) }
+    }
+
+    /// The lease of the device with this number: the right to compute on it.
+    pub const fn lease(device: u16) -> Slots {
+        Slots { name: "lease", device: Some(device) }
+    }
+
+    /// The name; the lanes of all devices have the same one.
     pub const fn name(self) -> &'static str {
         self.name
+    }
+
+    /// The device that these are slots of, if they are any device's.
+    pub const fn device(self) -> Option<u16> {
+        self.device
+    }
+
+    /// The slots as traces name them: `threads`, `lane0`.
+    pub fn key(self) -> impl fmt::Display {
+        fmt::from_fn(move |f| match self.device {
+            None => f.write_str(self.name),
+            Some(device) => write!(f, "{}{device}", self.name),
+        })
     }
 }
 
 impl fmt::Display for Slots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name)
+        match self.device {
+            None => f.pad(self.name),
+            Some(device) => f.pad(&format!("{} of device {device}", self.name)),
+        }
     }
 }
 
 impl fmt::Debug for Slots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Slots({})", self.name)
+        write!(f, "Slots({self})")
     }
 }
 
@@ -174,5 +201,21 @@ impl fmt::Display for Resource {
             Resource::Class(class) => class.fmt(f),
             Resource::Slots(slots) => slots.fmt(f),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_of_a_device_are_told_apart_by_its_number() {
+        assert_ne!(Slots::lane(0), Slots::lane(1));
+        assert_ne!(Slots::lane(0), Slots::lease(0));
+        assert_eq!(Slots::lease(3).device(), Some(3));
+        assert_eq!(Slots::new("lane").device(), None);
+        assert_eq!(Slots::lane(12).key().to_string(), "lane12");
+        assert_eq!(format!("{:>18}", Slots::lease(2)), " lease of device 2");
+        assert_eq!(Slots::new("threads").key().to_string(), "threads");
     }
 }

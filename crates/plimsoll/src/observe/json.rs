@@ -29,7 +29,7 @@ impl Event {
                     write!(f, r#","class":{name},"space":"{space}","delta":{delta},"held":{held}"#)?;
                 }
                 What::Changed { resource: Resource::Slots(slots), delta, held } => {
-                    write!(f, r#","slots":{},"delta":{delta},"held":{held}"#, quoted(slots.name()))?;
+                    write!(f, r#","slots":{},"delta":{delta},"held":{held}"#, quoted(&slots.key().to_string()))?;
                 }
                 What::Resized { space, limit } => write!(f, r#","space":"{}","limit":{}"#, space.key(), limit.0)?,
                 _ => {}

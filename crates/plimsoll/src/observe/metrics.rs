@@ -52,7 +52,7 @@ impl Observer for Metrics {
                 }
             }
             What::Changed { resource: Resource::Slots(slots), held, .. } => {
-                gauge!("plimsoll_held_slots", "slots" => slots.name()).set(held as f64);
+                gauge!("plimsoll_held_slots", "slots" => slots.key().to_string()).set(held as f64);
             }
             What::Resized { space, limit } => {
                 gauge!("plimsoll_limit_bytes", "space" => space.key().to_string()).set(limit.0 as f64);

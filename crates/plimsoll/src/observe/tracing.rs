@@ -30,7 +30,7 @@ impl Observer for Tracing {
             What::Changed { resource, delta, held } => {
                 let (class, slots) = match resource {
                     Resource::Class(class) => (Some(class.name()), None),
-                    Resource::Slots(slots) => (None, Some(slots.name())),
+                    Resource::Slots(slots) => (None, Some(slots.key().to_string())),
                 };
                 trace!(target: TARGET, seq, job, reservation, id, stage, class, slots, delta, held, "changed");
             }
