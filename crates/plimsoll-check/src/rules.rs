@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use plimsoll::ledger::state::Kind as Limited;
 use plimsoll::{Bytes, Class, Resource, Space};
 
 use crate::bypass;
@@ -171,29 +172,29 @@ fn line(setup: &Setup<'_>, state: &State, facts: &Facts) -> Result<(), Broken> {
         }
     }
     // The urgent reserve is a part of its space's limit, not something beside it.
-    for (space, asked_for) in asked_for(setup, state) {
-        let is_part = |at: &usize| {
-            let component = &setup.components[*at];
-            !component.child && component.kind == plimsoll::ledger::state::Kind::Space(space)
-        };
+    for (kind, asked_for) in asked_for(setup, state) {
+        let is_part = |at: &usize| !setup.components[*at].child && setup.components[*at].kind == kind;
         let target: u64 = (0..facts.target.len()).filter(is_part).map(|at| facts.target[at]).sum();
         if target != asked_for {
-            let why = format!("{space} has a limit of {asked_for}, but {target} may be held");
+            let why = format!("{kind:?} has a limit of {asked_for}, but {target} may be held");
             return Err(Broken::new(Rule::Line, why));
         }
     }
     Ok(())
 }
 
-/// The root's limit of each space, as it was last set.
-fn asked_for<'a>(setup: &'a Setup<'_>, state: &'a State) -> impl Iterator<Item = (Space, u64)> + 'a {
-    let spaces = setup.components.iter().filter(|component| !component.child && !component.urgent);
-    spaces.filter_map(move |component| {
-        let plimsoll::ledger::state::Kind::Space(space) = component.kind else { return None };
+/// The root's limit of each space and of all slots, as it was last set.
+fn asked_for<'a>(setup: &'a Setup<'_>, state: &'a State) -> impl Iterator<Item = (Limited, u64)> + 'a {
+    let own = setup.components.iter().filter(|component| !component.child && !component.urgent);
+    own.map(move |component| {
         let resized = setup.resizes[..state.resizes_done].iter().rev();
-        let resized = resized.filter(|(account, _, _)| *account == component.account).find(|entry| entry.1 == space);
-        let limit = resized.map_or_else(|| setup.world.budget.limit(space).unwrap_or_default().0, |entry| entry.2);
-        Some((space, limit))
+        let resized =
+            resized.filter(|(account, _, _)| *account == component.account).find(|entry| entry.1 == component.kind);
+        let at_first = || match component.kind {
+            Limited::Space(space) => setup.world.budget.limit(space).unwrap_or_default().0,
+            Limited::Slots(slots) => setup.world.budget.slots_of(slots).unwrap_or_default(),
+        };
+        (component.kind, resized.map_or_else(at_first, |entry| entry.2))
     })
 }
 
@@ -204,7 +205,8 @@ fn really(setup: &Setup<'_>, state: &State) -> Result<(), Broken> {
         return Ok(());
     }
     let view = View { setup, state };
-    for (space, limit) in asked_for(setup, state) {
+    for (kind, limit) in asked_for(setup, state) {
+        let Limited::Space(space) = kind else { continue };
         let real = view.really_in(space);
         if real.0 > limit {
             let why = format!("{real} of {space} are really held, the limit is {}", Bytes(limit));

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll::ledger::state::{AccountId, Kind as ComponentKind, LedgerState};
-use plimsoll::{Bytes, Demand, Resource, Space};
+use plimsoll::{Bytes, Demand, Resource};
 
 use crate::CheckError;
 use crate::rules;
@@ -45,8 +45,8 @@ pub(crate) struct Setup<'w> {
     pub(crate) components: Vec<Component>,
     /// Of each kind: its plan, and the one over the urgent reserve where it may use that.
     pub(crate) plans: Vec<(Plan, Option<Plan>)>,
-    /// The account and space of each new limit.
-    pub(crate) resizes: Vec<(AccountId, Space, u64)>,
+    /// The account and space, or slots, of each new limit.
+    pub(crate) resizes: Vec<(AccountId, ComponentKind, u64)>,
     charges: HashMap<(AccountId, Resource), Vec<usize>>,
 }
 
@@ -110,7 +110,7 @@ impl<'w> Setup<'w> {
             setup.plans.push((plan, urgent));
         }
         for resize in &world.resizes {
-            setup.resizes.push((account(&resize.child)?, resize.space, resize.limit.0));
+            setup.resizes.push((account(&resize.child)?, resize.of, resize.limit));
         }
         Ok(setup)
     }

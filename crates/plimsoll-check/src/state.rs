@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use plimsoll::ledger::error::{ReserveError, SubmitError};
-use plimsoll::ledger::state::{Granted, LedgerState, Outcome, OwnerId, Refusal, Standing};
+use plimsoll::ledger::state::{Granted, Kind as Limited, LedgerState, Outcome, OwnerId, Refusal, Standing};
 use plimsoll::{Bytes, Class, Demand, JobSpec, Resource};
 
 use crate::bypass;
@@ -143,8 +143,12 @@ impl State {
             }
             Event::Resize(number) => {
                 step.state.resizes_done += 1;
-                let (account, space, limit) = setup.resizes[number];
-                let resized = step.state.ledger.resize(account, space, Bytes(limit), &mut step.out);
+                let (account, of, limit) = setup.resizes[number];
+                let (ledger, out) = (&mut step.state.ledger, &mut step.out);
+                let resized = match of {
+                    Limited::Space(space) => ledger.resize(account, space, Bytes(limit), out),
+                    Limited::Slots(slots) => ledger.resize_slots(account, slots, limit, out),
+                };
                 resized.map_err(|error| Broken::new(Rule::Answer, error.to_string()))?;
                 step.pass_on()?;
             }

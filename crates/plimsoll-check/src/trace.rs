@@ -148,10 +148,10 @@ fn what(setup: &Setup<'_>, before: &State, event: Event) -> String {
             Kind::Reservation(_) => unreachable!("reservations have no results"),
         },
         Event::Return(_) => "is dropped".into(),
-        Event::Resize(number) => {
-            let (_, space, limit) = setup.resizes[number];
-            format!("the limit of {space} is set to {}", Bytes(limit))
-        }
+        Event::Resize(number) => match setup.resizes[number] {
+            (_, ComponentKind::Space(space), limit) => format!("the limit of {space} is set to {}", Bytes(limit)),
+            (_, ComponentKind::Slots(slots), limit) => format!("the number of {slots} is set to {limit}"),
+        },
         Event::Close => "the ledger is closed".into(),
     }
 }
@@ -167,7 +167,10 @@ fn held(setup: &Setup<'_>, state: &State) -> Vec<String> {
             ComponentKind::Space(_) => format!("{label} {} of {}", Bytes(now.held), Bytes(now.limit)),
         };
         if now.limit != now.target {
-            let _ = write!(text, " (asked for {})", Bytes(now.target));
+            let _ = match now.kind {
+                ComponentKind::Slots(_) => write!(text, " (asked for {})", now.target),
+                ComponentKind::Space(_) => write!(text, " (asked for {})", Bytes(now.target)),
+            };
         }
         if let ComponentKind::Space(space) = now.kind
             && differs

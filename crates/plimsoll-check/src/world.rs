@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use plimsoll::{Budget, Bytes, Class, Profile, Space};
+use plimsoll::ledger::state::Kind as Limited;
+use plimsoll::{Budget, Bytes, Class, Profile, Slots, Space};
 
 use crate::search;
 use crate::view::View;
@@ -32,8 +33,8 @@ pub struct World {
 #[derive(Clone, Debug)]
 pub(crate) struct Resize {
     pub(crate) child: Option<String>,
-    pub(crate) space: Space,
-    pub(crate) limit: Bytes,
+    pub(crate) of: Limited,
+    pub(crate) limit: u64,
 }
 
 /// What comes: jobs or free-standing reservations.
@@ -90,14 +91,21 @@ impl World {
     /// Sets a new limit for a space, at any moment, once. Several are set in the order in which they are given here.
     #[must_use]
     pub fn resize(mut self, space: Space, limit: Bytes) -> World {
-        self.resizes.push(Resize { child: None, space, limit });
+        self.resizes.push(Resize { child: None, of: Limited::Space(space), limit: limit.0 });
+        self
+    }
+
+    /// Sets a new number of slots, as [`resize`](World::resize) does for a space.
+    #[must_use]
+    pub fn resize_slots(mut self, slots: Slots, count: u64) -> World {
+        self.resizes.push(Resize { child: None, of: Limited::Slots(slots), limit: count });
         self
     }
 
     /// Sets a new limit for a space of a child, as [`resize`](World::resize) does for the root.
     #[must_use]
     pub fn resize_child(mut self, child: &str, space: Space, limit: Bytes) -> World {
-        self.resizes.push(Resize { child: Some(child.into()), space, limit });
+        self.resizes.push(Resize { child: Some(child.into()), of: Limited::Space(space), limit: limit.0 });
         self
     }
 

@@ -118,6 +118,14 @@ fn limits_that_change() {
         .reservations(1, ReservationKind::new("cache", A, Bytes(1)).grows_to(Bytes(2)))
         .resize(Space::HOST, Bytes(2));
     holds("below what jobs claim", 768, world);
+    let lanes = || profile([([1, 0, 1], [1, 0, 1]), ([2, 0, 2], [0, 0, 0])]);
+    let world = World::new(budget(5, 1, 4).bypass(1))
+        .jobs(3, JobKind::new("two lanes", lanes()).cancels())
+        .jobs(1, JobKind::new("one lane", profile([([1, 0, 1], [0, 0, 0])])))
+        .resize_slots(LANE, 2)
+        .resize_slots(LANE, 1)
+        .resize_slots(LANE, 3);
+    holds("fewer lanes, and more again", 1113, world);
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub use self::stall::Stall;
 use self::state::AccountId;
 use crate::observe::Observer;
 use crate::sync::Arc;
-use crate::{Budget, Bytes, Class, Space};
+use crate::{Budget, Bytes, Class, Slots, Space};
 
 /// A handle to a ledger, or to a child of one. Clones share everything.
 ///
@@ -114,6 +114,16 @@ impl Ledger {
     /// If the budget did not name the space.
     pub fn resize(&self, space: Space, limit: Bytes) -> Result<(), ResizeError> {
         self.inner.event(|state, out| state.resize(self.account, space, limit, out))
+    }
+
+    /// Sets a new number of slots of a kind, as [`resize`](Ledger::resize) does for the bytes of a space: more are there
+    /// at once, fewer as jobs finish. With none left, waiting jobs that need some are refused, not kept.
+    ///
+    /// # Errors
+    ///
+    /// If the budget did not name the slots.
+    pub fn resize_slots(&self, slots: Slots, count: u64) -> Result<(), ResizeError> {
+        self.inner.event(|state, out| state.resize_slots(self.account, slots, count, out))
     }
 
     /// Refuses everything that is not in flight, now and from now on. Jobs in flight go on to their end.

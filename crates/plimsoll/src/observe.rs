@@ -34,7 +34,7 @@ pub use self::json::{JsonLines, SCHEMA};
 pub use self::metrics::Metrics;
 #[cfg(feature = "tracing")]
 pub use self::tracing::Tracing;
-use crate::{Bytes, Resource, Space};
+use crate::{Bytes, Resource, Slots, Space};
 
 /// How many events may wait for a slow observer before further ones are lost.
 pub const BACKLOG: usize = 1 << 16;
@@ -105,6 +105,13 @@ pub enum What {
         /// The new limit.
         limit: Bytes,
     },
+    /// A number of slots was set.
+    ResizedSlots {
+        /// The slots.
+        slots: Slots,
+        /// How many there are to be.
+        limit: u64,
+    },
     /// Nothing new is admitted from now on.
     Closed,
 }
@@ -121,7 +128,7 @@ impl What {
             What::StageEnded => "stage_ended",
             What::Ended => "ended",
             What::Changed { .. } => "changed",
-            What::Resized { .. } => "resized",
+            What::Resized { .. } | What::ResizedSlots { .. } => "resized",
             What::Closed => "closed",
         }
     }

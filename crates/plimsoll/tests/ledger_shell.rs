@@ -291,6 +291,32 @@ fn an_urgent_job_is_served_from_the_reserve() {
 }
 
 #[test]
+fn fewer_slots_take_effect_as_jobs_finish() {
+    let ledger = ledger(10);
+    let profile = Profile::new().stage("s", Demand::new().slots(THREADS, 1), Demand::new());
+    let submit = || ledger.submit(JobSpec::new("job", profile.clone())).unwrap();
+    let (mut one, mut two, mut three) = (submit(), submit(), submit());
+    let first = one.enter(0).try_now().unwrap();
+    let second = two.enter(0).try_now().unwrap();
+    ledger.resize_slots(THREADS, 1).unwrap();
+    let limits = || ledger.snapshot().slots.iter().map(|usage| (usage.limit, usage.target)).collect::<Vec<_>>();
+    assert_eq!(limits(), [(2, 1)]);
+    drop(first);
+    assert_eq!(limits(), [(1, 1)]);
+    assert!(three.enter(0).try_now().is_err(), "the one that is left is held");
+    drop(second);
+    drop(three.enter(0).try_now().unwrap());
+    ledger.resize_slots(THREADS, 0).unwrap();
+    assert!(matches!(submit_error(&ledger, &profile), SubmitError::NeverFits(_)));
+    let error = ledger.resize_slots(Slots::new("other"), 1).unwrap_err();
+    assert_eq!(error.to_string(), "the budget does not name other; limits can be changed at run time, not added");
+}
+
+fn submit_error(ledger: &Ledger, profile: &Profile) -> SubmitError {
+    ledger.submit(JobSpec::new("late", profile.clone())).unwrap_err()
+}
+
+#[test]
 fn a_lowered_limit_takes_effect_as_jobs_finish() {
     let ledger = ledger(10);
     let first = ledger.reserve(A, Bytes(4)).wait().unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::state::{AccountId, Kind};
-use crate::{Bytes, Class, ProfileError, Space};
+use crate::{Bytes, Class, ProfileError};
 
 /// One component of the ledger's vector, as reports name it: `host memory`, `threads`, `host memory of "tenant 7"`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -359,4 +359,4 @@ pub struct TooFew {
 /// A limit could not be set.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the budget does not name {0}; limits can be changed at run time, not added")]
-pub struct ResizeError(pub(crate) Space);
+pub struct ResizeError(pub(crate) Place);

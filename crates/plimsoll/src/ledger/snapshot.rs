@@ -71,6 +71,8 @@ pub struct SlotsUsage {
     pub place: Place,
     /// How many there are.
     pub limit: u64,
+    /// How many there are to be; below `limit` while a lowered number waits for jobs to finish.
+    pub target: u64,
     /// How many are held now.
     pub held: u64,
     /// The most that was ever held.

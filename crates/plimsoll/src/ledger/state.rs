@@ -27,6 +27,7 @@ mod amounts;
 mod explain;
 mod owner;
 mod record;
+mod resize;
 mod safety;
 mod view;
 
@@ -44,10 +45,10 @@ use self::owner::{Declared, Owner, Phase, Plan, Want};
 pub use self::record::Change;
 use self::record::Record;
 pub use self::view::{ComponentView, OwnerView, Stand, WaitView};
-use super::error::{EnterError, GrowError, NeverFits, ReserveError, ResizeError, Shortage, SubmitError};
+use super::error::{EnterError, GrowError, NeverFits, ReserveError, Shortage, SubmitError};
 use super::snapshot::ClassTotals;
 use crate::observe::What;
-use crate::{Budget, Bytes, Class, JobSpec, Resource, Space};
+use crate::{Budget, Bytes, Class, JobSpec, Resource};
 
 /// Amounts by resource, as a grant hands them out.
 pub type Granted = SmallVec<[(Resource, u64); 4]>;
@@ -452,30 +453,6 @@ impl LedgerState {
             self.finish(id);
         }
         self.settle(out);
-    }
-
-    /// Sets a new limit for a space. A lower one takes effect stepwise, as jobs finish, never below a safe state;
-    /// admissions that wait and no longer fit are refused.
-    pub fn resize(
-        &mut self,
-        account: AccountId,
-        space: Space,
-        limit: Bytes,
-        out: &mut Vec<Outcome>,
-    ) -> Result<(), ResizeError> {
-        let component = self.accounts.own(account, Kind::Space(space)).ok_or(ResizeError(space))?;
-        // The urgent reserve is a part of the limit, not something beside it.
-        let (own, reserve) = self.accounts.divide(component, limit.0);
-        for (component, limit) in std::iter::once((component, own)).chain(reserve) {
-            let component = self.accounts.component_mut(component);
-            component.target = limit;
-            component.limit = component.limit.max(limit);
-        }
-        self.reorder();
-        self.recheck = true;
-        self.note_all(What::Resized { space, limit });
-        self.settle(out);
-        Ok(())
     }
 
     /// Refuses everything that is not in flight, now and from now on. Jobs in flight go on to their end.

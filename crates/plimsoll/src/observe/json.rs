@@ -32,6 +32,9 @@ impl Event {
                     write!(f, r#","slots":{},"delta":{delta},"held":{held}"#, quoted(&slots.key().to_string()))?;
                 }
                 What::Resized { space, limit } => write!(f, r#","space":"{}","limit":{}"#, space.key(), limit.0)?,
+                What::ResizedSlots { slots, limit } => {
+                    write!(f, r#","slots":{},"limit":{limit}"#, quoted(slots.name()))?;
+                }
                 _ => {}
             }
             f.write_str("}")

@@ -13,6 +13,7 @@ use crate::Resource;
 /// | `plimsoll_bytes_in`, `plimsoll_bytes_out` | counter | `class`, `space` | all that ever came, and went |
 /// | `plimsoll_held_slots` | gauge | `slots` | slots held now |
 /// | `plimsoll_limit_bytes` | gauge | `space` | a limit that was set at run time |
+/// | `plimsoll_limit_slots` | gauge | `slots` | a number of slots that was set at run time |
 /// | `plimsoll_waiting` | gauge | | requests made and not yet answered |
 /// | `plimsoll_granted`, `plimsoll_refused`, `plimsoll_withdrawn` | counter | | how requests ended |
 ///
@@ -29,6 +30,7 @@ impl Metrics {
         describe_counter!("plimsoll_bytes_out", Unit::Bytes, "all bytes that ever went");
         describe_gauge!("plimsoll_held_slots", Unit::Count, "slots held now");
         describe_gauge!("plimsoll_limit_bytes", Unit::Bytes, "a limit that was set at run time");
+        describe_gauge!("plimsoll_limit_slots", Unit::Count, "a number of slots that was set at run time");
         describe_gauge!("plimsoll_waiting", Unit::Count, "requests made and not yet answered");
         describe_counter!("plimsoll_granted", Unit::Count, "requests that were granted");
         describe_counter!("plimsoll_refused", Unit::Count, "requests that were refused for good");
@@ -56,6 +58,9 @@ impl Observer for Metrics {
             }
             What::Resized { space, limit } => {
                 gauge!("plimsoll_limit_bytes", "space" => space.key().to_string()).set(limit.0 as f64);
+            }
+            What::ResizedSlots { slots, limit } => {
+                gauge!("plimsoll_limit_slots", "slots" => slots.name()).set(limit as f64);
             }
             What::Asked => gauge!("plimsoll_waiting").increment(1),
             What::Granted => answered("plimsoll_granted"),

@@ -35,6 +35,7 @@ impl Observer for Tracing {
                 trace!(target: TARGET, seq, job, reservation, id, stage, class, slots, delta, held, "changed");
             }
             What::Resized { space, limit } => debug!(target: TARGET, seq, %space, limit = limit.0, "resized"),
+            What::ResizedSlots { slots, limit } => debug!(target: TARGET, seq, %slots, limit, "resized"),
             ref what => debug!(target: TARGET, seq, job, reservation, id, stage, "{}", what.name()),
         }
     }

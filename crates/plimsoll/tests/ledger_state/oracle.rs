@@ -83,8 +83,9 @@ impl<'a> Oracle<'a> {
             Event::Fail(job) => self.fail(job),
             Event::DropResult(job) => self.held[job] = [0; 3],
             Event::Resize => {
-                self.target[0] = self.world.resize.expect("it can be resized");
-                self.limit[0] = self.limit[0].max(self.target[0]);
+                let (at, limit) = self.world.resize.expect("it can be resized");
+                self.target[at] = limit;
+                self.limit[at] = self.limit[at].max(limit);
                 refused = self.admissions().into_iter().filter(|job| !self.can_ever_fit(*job)).collect();
                 for &job in &refused {
                     self.at[job] = At::Away;
@@ -254,12 +255,15 @@ impl<'a> Oracle<'a> {
         order_exists(free, &parties)
     }
 
+    /// The lowest limit that is safe, and not below what is held.
     fn lower_the_limit(&mut self) {
-        let before = self.limit[0];
-        if before > self.target[0] {
-            self.limit[0] = self.target[0].max(self.sum()[0]);
-            while self.limit[0] < before && !self.is_safe() {
-                self.limit[0] += 1;
+        for at in 0..3 {
+            let before = self.limit[at];
+            if before > self.target[at] {
+                self.limit[at] = self.target[at].max(self.sum()[at]);
+                while self.limit[at] < before && !self.is_safe() {
+                    self.limit[at] += 1;
+                }
             }
         }
     }

@@ -18,7 +18,8 @@ fn world(seed: u64, jobs: usize) -> World {
         })
         .collect();
     let jobs = (0..jobs).map(|_| (profiles[dice.roll(0, 3) as usize].clone(), dice.roll(0, 2) as i32 - 1)).collect();
-    let resize = Some(if dice.roll(0, 3) == 0 { limits[0] + 3 } else { dice.roll(1, limits[0]) });
+    let at = dice.roll(0, 2) as usize;
+    let resize = Some((at, if dice.roll(0, 3) == 0 { limits[at] + 3 } else { dice.roll(0, limits[at]) }));
     World { limits, bypass: dice.roll(0, 3) as u32, jobs, trouble: true, resize, early: true }
 }
 

@@ -22,8 +22,8 @@ pub(crate) struct World {
     pub(crate) jobs: Vec<(Profile, i32)>,
     /// Jobs may be cancelled while they wait, fail while they run, and take their request back.
     pub(crate) trouble: bool,
-    /// Host memory may be set to this once, while jobs run.
-    pub(crate) resize: Option<u64>,
+    /// This component's limit may be set to this once, while jobs run.
+    pub(crate) resize: Option<(usize, u64)>,
     /// A stage may return everything it holds of host memory before it ends.
     pub(crate) early: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) enum Event {
     Fail(usize),
     /// The caller drops the job's result.
     DropResult(usize),
-    /// Host memory gets its other limit.
+    /// One component gets its other limit.
     Resize,
 }
 
@@ -192,8 +192,12 @@ impl World {
             }
             Event::Resize => {
                 run.resized = true;
-                let limit = Bytes(self.resize.expect("it can be resized"));
-                run.state.resize(AccountId::ROOT, Space::HOST, limit, &mut out).expect("host memory has a limit");
+                let (at, limit) = self.resize.expect("it can be resized");
+                let resized = match [Some(Space::HOST), Some(Space::device(0)), None][at] {
+                    Some(space) => run.state.resize(AccountId::ROOT, space, Bytes(limit), &mut out),
+                    None => run.state.resize_slots(AccountId::ROOT, CORE, limit, &mut out),
+                };
+                resized.expect("the budget names them all");
             }
         }
         self.learn(run, out);
@@ -258,7 +262,8 @@ impl World {
     pub(crate) fn targets(&self, run: &Run) -> Limits {
         let mut limits = self.limits;
         if run.resized {
-            limits[0] = self.resize.expect("it was resized");
+            let (at, limit) = self.resize.expect("it was resized");
+            limits[at] = limit;
         }
         limits
     }

@@ -24,6 +24,12 @@ impl LedgerState {
         Place { kind, account: AccountId::ROOT, child: None, urgent: false }
     }
 
+    /// The place of an account's own limit, whether or not there is one.
+    pub(super) fn own_place(&self, account: AccountId, kind: Kind) -> Place {
+        let child = self.accounts.name(account).filter(|name| !name.is_empty()).cloned();
+        Place { kind, account, child, urgent: false }
+    }
+
     /// The name of a job or free-standing reservation.
     pub fn name_of(&self, id: OwnerId) -> Arc<str> {
         self.owners[id.0].name.clone()
@@ -82,7 +88,13 @@ impl LedgerState {
                     peak: Bytes(peak),
                 }),
                 Kind::Slots(_) => {
-                    snapshot.slots.push(SlotsUsage { place: self.place(index as ComponentId), limit, held, peak });
+                    snapshot.slots.push(SlotsUsage {
+                        place: self.place(index as ComponentId),
+                        limit,
+                        target,
+                        held,
+                        peak,
+                    });
                 }
             }
         }

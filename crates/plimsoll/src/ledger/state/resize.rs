@@ -1,0 +1,56 @@
+//! Limits that change at run time: of spaces and of slots.
+//!
+//! A higher limit holds at once. A lower one is a *target*: the limit follows it down in steps, as jobs finish, never
+//! below what is held or what the jobs in flight need to finish (`lower_limits` in `admit`). Meanwhile new jobs are
+//! admitted only below the target, and those whose claim is above it are refused.
+
+use super::accounts::{AccountId, Kind};
+use super::{LedgerState, Outcome};
+use crate::ledger::error::ResizeError;
+use crate::observe::What;
+use crate::{Bytes, Slots, Space};
+
+impl LedgerState {
+    /// Sets a new limit for a space. A lower one takes effect stepwise, as jobs finish, never below a safe state;
+    /// admissions that wait and no longer fit are refused.
+    pub fn resize(
+        &mut self,
+        account: AccountId,
+        space: Space,
+        limit: Bytes,
+        out: &mut Vec<Outcome>,
+    ) -> Result<(), ResizeError> {
+        self.set_target(account, Kind::Space(space), limit.0)?;
+        self.note_all(What::Resized { space, limit });
+        self.settle(out);
+        Ok(())
+    }
+
+    /// Sets a new number of slots, as [`resize`](LedgerState::resize) does for the bytes of a space.
+    pub fn resize_slots(
+        &mut self,
+        account: AccountId,
+        slots: Slots,
+        count: u64,
+        out: &mut Vec<Outcome>,
+    ) -> Result<(), ResizeError> {
+        self.set_target(account, Kind::Slots(slots), count)?;
+        self.note_all(What::ResizedSlots { slots, limit: count });
+        self.settle(out);
+        Ok(())
+    }
+
+    fn set_target(&mut self, account: AccountId, kind: Kind, limit: u64) -> Result<(), ResizeError> {
+        let component = self.accounts.own(account, kind).ok_or_else(|| ResizeError(self.own_place(account, kind)))?;
+        // The urgent reserve is a part of the limit, not something beside it.
+        let (own, reserve) = self.accounts.divide(component, limit);
+        for (component, limit) in std::iter::once((component, own)).chain(reserve) {
+            let component = self.accounts.component_mut(component);
+            component.target = limit;
+            component.limit = component.limit.max(limit);
+        }
+        self.reorder();
+        self.recheck = true;
+        Ok(())
+    }
+}
