@@ -44,24 +44,30 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::Profile;
-use crate::ledger::{Grant, JobSpec, Ledger};
+use crate::ledger::{JobSpec, Ledger};
 use crate::pool::Pool;
-use crate::sync::atomic::{AtomicBool, Ordering};
 
 mod builder;
 mod certificate;
+mod cx;
 mod error;
 mod line;
 mod run_all;
+mod stage;
 mod stats;
+mod task;
 mod ticket;
+mod ties;
 mod trip;
 
 pub use builder::Builder;
 pub use certificate::{Backlog, Certificate};
+pub use cx::StageCx;
 pub use error::{JobError, Rejected, Rejection};
 pub use run_all::RunAll;
+pub use stage::{Carrier, Errand};
 pub use stats::{Event, StageStats};
+pub use task::{Runtime, Task, TaskCx};
 pub use ticket::Ticket;
 
 use line::Line;
@@ -83,39 +89,6 @@ pub struct Pipeline<In, Out, E: Send + 'static> {
 }
 
 type ProfileOf<In> = Box<dyn Fn(&In) -> Profile + Send + Sync>;
-
-/// What a stage sees of its job.
-#[derive(Debug)]
-pub struct StageCx<'a> {
-    grant: &'a mut Grant,
-    job: &'a str,
-    stage: &'static str,
-    cancelled: &'a AtomicBool,
-}
-
-impl StageCx<'_> {
-    /// Everything that the stage was granted. What it takes and hands on stays charged; the rest goes back when the
-    /// stage ends.
-    pub fn grant(&mut self) -> &mut Grant {
-        self.grant
-    }
-
-    /// The job's name.
-    pub fn job_name(&self) -> &str {
-        self.job
-    }
-
-    /// The stage's name.
-    pub fn stage_name(&self) -> &'static str {
-        self.stage
-    }
-
-    /// Whether somebody wants the job to end: a long stage looks now and then, and returns any error.
-    pub fn is_cancelled(&self) -> bool {
-        // Relaxed: a flag that carries nothing with it.
-        self.cancelled.load(Ordering::Relaxed)
-    }
-}
 
 impl<In: Send + 'static, E: Send + 'static> Pipeline<In, In, E> {
     /// Starts a pipeline without stages. `profile` says what a job needs, from its input: the same stages in the same
@@ -198,7 +171,7 @@ where
         if let Err(reason) = builder::same_stages(&profile, &self.line.stages) {
             return Err(reject(input, reason));
         }
-        let job = match self.line.ledger.submit(JobSpec::new(name, profile)) {
+        let job = match self.line.ledger.submit(JobSpec::new(name, self.line.ties.with(&profile))) {
             Ok(job) => job,
             Err(reason) => return Err(reject(input, reason.into())),
         };

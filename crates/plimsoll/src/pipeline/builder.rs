@@ -5,11 +5,15 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::certificate::Certificate;
+use super::cx::StageCx;
 use super::error::Rejection;
-use super::line::{Line, Stage};
-use super::stats::{Event, Meter, Observer};
+use super::line::Line;
+use super::stage::{Carrier, Place, RunFn, Stage};
+use super::stats::{Event, Observer};
+use super::task::{Runtime, TaskCx};
+use super::ties::Ties;
 use super::trip::Value;
-use super::{Pipeline, ProfileOf, StageCx};
+use super::{Pipeline, ProfileOf};
 use crate::Profile;
 use crate::ledger::{JobSpec, Ledger};
 use crate::pool::Pool;
@@ -51,18 +55,71 @@ where
     ///
     /// Inside, [`join`](crate::pool::join) and its kin use the pool's workers. It never waits for memory: what it needs
     /// was granted, and beyond that there is only `try_grow`.
-    pub fn stage<Next, F>(mut self, name: &'static str, run: F) -> Builder<In, Next, E>
+    pub fn stage<Next, F>(self, name: &'static str, run: F) -> Builder<In, Next, E>
     where
         F: Fn(&mut StageCx<'_>, Out) -> Result<Next, E> + Send + Sync + 'static,
         Next: Send + 'static,
     {
-        let run = move |cx: &mut StageCx<'_>, value: Value| {
+        self.then(Stage::new(name, Place::Worker(erased(run))))
+    }
+
+    /// Adds a stage that runs on a thread of `carrier` instead of a worker of the pool, and is otherwise as any
+    /// [`stage`](Builder::stage). Outside of the pool, [`join`](crate::pool::join) and its kin run inline.
+    pub fn stage_on<Next, F>(self, name: &'static str, carrier: &Arc<dyn Carrier>, run: F) -> Builder<In, Next, E>
+    where
+        F: Fn(&mut StageCx<'_>, Out) -> Result<Next, E> + Send + Sync + 'static,
+        Next: Send + 'static,
+    {
+        self.then(Stage::new(name, Place::Carried(carrier.clone(), erased(run))))
+    }
+
+    /// Adds a stage that is a future, polled on `runtime`: for I/O and remote calls. It occupies no worker.
+    ///
+    /// The stage's grant is held until the future has ended; cancelling the job drops the future, at once unless it is
+    /// being polled. Panics are contained.
+    ///
+    /// ```
+    /// # use plimsoll::pipeline::{Builder, Pipeline, Runtime};
+    /// # use plimsoll::{Bytes, Class, Demand, Ledger, Profile, Space, pool::{Pool, PoolConfig}};
+    /// # const PAGE: Class = Class::new("page", Space::HOST);
+    /// # async fn download(_: String) -> std::io::Result<Vec<u8>> { Ok(vec![1]) }
+    /// # fn build(builder: Builder<String, String, std::io::Error>, runtime: &Runtime) {
+    /// builder.async_stage("fetch", runtime, |cx, url: String| async move {
+    ///     let mut page = cx.vec::<u8>(PAGE, 4096).map_err(std::io::Error::other)?;
+    ///     page.extend_from_slice(&download(url).await?).map_err(std::io::Error::other)?;
+    ///     Ok(page)
+    /// });
+    /// # }
+    /// ```
+    pub fn async_stage<Next, F, Fut>(self, name: &'static str, runtime: &Runtime, start: F) -> Builder<In, Next, E>
+    where
+        F: Fn(TaskCx, Out) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Next, E>> + Send + 'static,
+        Next: Send + 'static,
+    {
+        let start = move |cx: TaskCx, value: Value| -> super::task::StageFuture<E> {
             let value = value.downcast::<Out>().expect("the builder chains the types");
-            run(cx, *value).map(|next| Box::new(next) as Value)
+            let future = start(cx, *value);
+            Box::pin(async move { future.await.map(|next| Box::new(next) as Value) })
         };
-        self.stages.push(Stage { name, run: Box::new(run), meter: Meter::default() });
+        self.then(Stage::new(name, Place::Task(runtime.clone(), Box::new(start))))
+    }
+
+    fn then<Next>(mut self, stage: Stage<E>) -> Builder<In, Next, E> {
+        self.stages.push(stage);
         let Self { ledger, pool, profile, largest, observer, stages, .. } = self;
         Builder { ledger, pool, profile, largest, observer, stages, out: PhantomData }
+    }
+
+    /// Lets at most `jobs` be in the stage just added at once, whatever else there is room for; at least 1.
+    ///
+    /// # Panics
+    ///
+    /// If no stage has been added yet.
+    pub fn at_most(mut self, jobs: usize) -> Self {
+        let stage = self.stages.last_mut().expect("`at_most` is said of the stage before it: add one first");
+        stage.at_most = Some(jobs.max(1) as u64);
+        self
     }
 
     /// Declares the largest job to come, so that [`build`](Builder::build) can tell whether it fits, and what the budget
@@ -91,16 +148,37 @@ where
     pub fn build(self) -> Result<Pipeline<In, Out, E>, Rejection> {
         let Self { ledger, pool, profile, largest, observer, stages, .. } = self;
         assert!(!stages.is_empty(), "a pipeline has at least one stage");
+        let mut ties = Ties::default();
+        for (index, stage) in stages.iter().enumerate() {
+            if let Some(count) = stage.at_most {
+                ties.add(stage.name, count, index, index);
+            }
+        }
+        let ledger = ties.ledger(&ledger);
         let certify = |profile: Profile| {
             same_stages(&profile, &stages)?;
+            let profile = ties.with(&profile);
             // Nothing is asked for: a job that never enters a stage only shows whether it would be taken on.
             drop(ledger.submit(JobSpec::new("the largest job", profile.clone()))?);
             Ok::<_, Rejection>(Certificate::new(&profile, &ledger.snapshot()))
         };
         let certificate = largest.map(certify).transpose()?;
-        let line = Arc::new(Line::new(stages, ledger, pool.remote(), observer));
+        let line = Arc::new(Line::new(stages, ledger, ties, pool.remote(), observer));
         Ok(Pipeline { line, profile, certificate, _pool: pool, types: PhantomData })
     }
+}
+
+/// A stage that runs on a thread, without its types.
+fn erased<In, Out, E, F>(run: F) -> RunFn<E>
+where
+    F: Fn(&mut StageCx<'_>, In) -> Result<Out, E> + Send + Sync + 'static,
+    In: 'static,
+    Out: Send + 'static,
+{
+    Box::new(move |cx, value| {
+        let value = value.downcast::<In>().expect("the builder chains the types");
+        run(cx, *value).map(|next| Box::new(next) as Value)
+    })
 }
 
 /// Whether a profile describes these stages.

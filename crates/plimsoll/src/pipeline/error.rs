@@ -44,6 +44,17 @@ pub enum JobError<E> {
         /// The stage that was running, or would have come next.
         stage: &'static str,
     },
+    /// What was to run the stage dropped it instead: the runtime of an async stage was shut down, or a carrier's threads
+    /// have ended.
+    #[error(
+        "job {job:?} was dropped at stage {stage} by what was to run it; keep its runtime alive until the job ends"
+    )]
+    Forsaken {
+        /// The job.
+        job: Arc<str>,
+        /// The stage that was running, or would have come next.
+        stage: &'static str,
+    },
     /// The ledger refused the job a stage.
     #[error("job {job:?} was not let into stage {stage}")]
     NotEntered {

@@ -4,25 +4,18 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::StageCx;
-use super::stats::{Event, Meter, Observer};
-use super::trip::{Trip, Value};
+use super::stage::Stage;
+use super::stats::{Event, Observer};
+use super::ties::Ties;
+use super::trip::Trip;
 use crate::ledger::{Job, Ledger};
 use crate::pool::{JobTag, Remote};
 use crate::sync::{Condvar, Mutex, lock, wait};
 
-/// A stage, its types erased.
-pub(super) struct Stage<E> {
-    pub(super) name: &'static str,
-    pub(super) run: StageFn<E>,
-    pub(super) meter: Meter,
-}
-
-pub(super) type StageFn<E> = Box<dyn Fn(&mut StageCx<'_>, Value) -> Result<Value, E> + Send + Sync>;
-
 pub(super) struct Line<E> {
     pub(super) stages: Vec<Stage<E>>,
     pub(super) ledger: Ledger,
+    pub(super) ties: Ties,
     pub(super) remote: Remote,
     observer: Option<Observer>,
     trips: Mutex<Trips<E>>,
@@ -36,9 +29,15 @@ struct Trips<E> {
 }
 
 impl<E: Send + 'static> Line<E> {
-    pub(super) fn new(stages: Vec<Stage<E>>, ledger: Ledger, remote: Remote, observer: Option<Observer>) -> Self {
+    pub(super) fn new(
+        stages: Vec<Stage<E>>,
+        ledger: Ledger,
+        ties: Ties,
+        remote: Remote,
+        observer: Option<Observer>,
+    ) -> Self {
         let trips = Trips { under_way: HashMap::new(), closed: false, abandoned: false };
-        Self { stages, ledger, remote, observer, trips: Mutex::new(trips), landed: Condvar::new() }
+        Self { stages, ledger, ties, remote, observer, trips: Mutex::new(trips), landed: Condvar::new() }
     }
 
     /// Puts a trip on the list, unless the line is closed.

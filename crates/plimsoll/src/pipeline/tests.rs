@@ -5,8 +5,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::*;
+use crate::ledger::Grant;
 use crate::pool::PoolConfig;
 use crate::{Budget, Bytes, Charged, Class, Demand, Reservation, Slots, Space};
+
+mod kinds;
 
 const BUFFER: Class = Class::new("buffer", Space::HOST);
 const SCRATCH: Class = Class::new("scratch", Space::HOST);

@@ -4,19 +4,22 @@
 //!              take                      the stage is granted                 the last stage ended, or it failed
 //!   Between ───────────▶ Driven ──────────────────────────────▶ (runs) ─────────────────────────────▶ Ended
 //!      ▲                   │  │                                    │
-//!      │  not granted yet  │  │ granted, but not on a worker,      │ a stage ended
-//!      ├───────────────────┘  │ or another job is further          │
-//!      └──────────────────────┴──── downstream: queued ◀───────────┘
+//!      │  not granted yet  │  │ granted, but not where the stage   │ a stage ended
+//!      ├───────────────────┘  │ runs, or another job is further    │
+//!      └──────────────────────┴──── downstream: sent on ◀──────────┘
 //! ```
 //!
-//! 1. Between stages the luggage (the value, the ledger's job, perhaps a grant) lies in the state. Whoever takes it out
-//!    drives, alone; so a trip is never run twice, however often it is woken.
-//! 2. Waiting for memory is a `Pending` of the ledger's job. Its waker queues a task that drives; no thread waits.
-//! 3. A wake-up that finds somebody driving leaves the mark `again`, and the driver polls once more before it puts the
+//! 1. Between stages the luggage (the value, the ledger's job, perhaps a grant) lies in the state, and so does the future of
+//!    an async stage between its polls. Whoever takes the luggage out drives, alone; so a trip is never run twice, however
+//!    often it is woken.
+//! 2. Waiting for memory is a `Pending` of the ledger's job. Its waker sends the trip on; no thread waits.
+//! 3. A wake-up that finds somebody driving leaves the mark `again`, and the driver looks once more before it puts the
 //!    luggage back. So none is lost.
 //! 4. Cancelling sets the flag, then takes the luggage if it lies there. Otherwise the driver finds the flag when it
 //!    puts the luggage back, or before it starts the next stage. So none is lost either.
-//! 5. No lock is held while a stage, a destructor, a waker or an observer runs.
+//! 5. *Sending on* gives the trip to where its next stage runs: the pool's injector, a carrier, a runtime. Each gives word
+//!    when it cannot run it any more, and the job ends.
+//! 6. No lock is held while a stage, a destructor, a waker or an observer runs.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,14 +27,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
-use super::StageCx;
+use super::cx::{Reason, Stop};
 use super::error::JobError;
 use super::line::Line;
+use super::stage::{Carrier, Errand, Place, Work};
 use super::stats::Event;
+use super::task::{Runtime, Voyage};
 use crate::ledger::{Grant, Job};
 use crate::pool::{JobTag, Run, Task};
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
+
+mod run;
+
+use run::Sailing;
 
 /// What is handed from stage to stage, its type known to the builder.
 pub(super) type Value = Box<dyn Any + Send>;
@@ -49,33 +58,45 @@ pub(super) struct Trip<E> {
     pub(super) name: Arc<str>,
     pub(super) tag: JobTag,
     line: Arc<Line<E>>,
-    cancelled: AtomicBool,
-    /// Where in the injector its next task belongs.
-    stages_left: AtomicUsize,
-    state: Mutex<State>,
+    stop: Arc<Stop>,
+    /// The stage that is next or running: where the trip belongs.
+    stage: AtomicUsize,
+    state: Mutex<State<E>>,
     delivery: Mutex<Option<Box<dyn Delivery<E>>>>,
 }
 
-enum State {
-    Between(Box<Luggage>),
+enum State<E> {
+    Between(Box<Luggage<E>>),
     Driven { again: bool },
     Ended,
 }
 
 /// What a job carries between stages. Dropped in this order: buffers are freed before the ledger hears of the end.
-struct Luggage {
-    value: Value,
-    grant: Option<Grant>,
+struct Luggage<E> {
+    cargo: Cargo<E>,
     job: Job,
     stage: usize,
     since: Instant,
 }
 
-/// Whether the driver may run stages.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Driver {
+enum Cargo<E> {
+    /// What the stage before made; the next stage is waited for.
+    Waiting(Value),
+    /// The same, and the next stage is granted.
+    Granted(Value, Grant),
+    /// The future of an async stage.
+    Sailing(Sailing<E>),
+}
+
+/// Who drives, and so which stages may run here and now.
+enum Driver<'a, 'b> {
+    /// The submitter's thread, or one that only came by: no stage runs here.
+    Passer,
     Worker,
-    Submitter,
+    /// A thread of this carrier.
+    Carrier(&'a Arc<dyn Carrier>),
+    /// A voyage on this runtime, being polled; set when the future of a stage was left in the luggage for it.
+    Voyage(&'a Runtime, &'a mut Context<'b>, &'a mut bool),
 }
 
 impl<E: Send + 'static> Trip<E> {
@@ -84,11 +105,10 @@ impl<E: Send + 'static> Trip<E> {
             name: job.name().into(),
             tag: JobTag::fresh(),
             line: line.clone(),
-            cancelled: AtomicBool::new(false),
-            stages_left: AtomicUsize::new(line.stages.len() - 1),
+            stop: Arc::new(Stop::new()),
+            stage: AtomicUsize::new(0),
             state: Mutex::new(State::Between(Box::new(Luggage {
-                value,
-                grant: None,
+                cargo: Cargo::Waiting(value),
                 job,
                 stage: 0,
                 since: Instant::now(),
@@ -99,22 +119,23 @@ impl<E: Send + 'static> Trip<E> {
 
     /// Asks for admission, on the submitter's thread.
     pub(super) fn set_off(self: &Arc<Self>) {
-        self.drive(Driver::Submitter);
-    }
-
-    pub(super) fn cancel(&self) {
-        // Relaxed: the lock below orders it before the driver's look in `put_back`.
-        self.cancelled.store(true, Ordering::Relaxed);
         if let Some(luggage) = self.take() {
-            self.end_cancelled(luggage);
+            self.drive(luggage, Driver::Passer);
         }
     }
 
-    fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
+    pub(super) fn cancel(&self) {
+        self.stop(Reason::Cancelled);
     }
 
-    fn take(&self) -> Option<Box<Luggage>> {
+    fn stop(&self, reason: Reason) {
+        self.stop.set(reason);
+        if let Some(luggage) = self.take() {
+            self.end_stopped(luggage);
+        }
+    }
+
+    fn take(&self) -> Option<Box<Luggage<E>>> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Driven { again: true }) {
             State::Between(luggage) => {
@@ -130,10 +151,10 @@ impl<E: Send + 'static> Trip<E> {
     }
 
     /// Puts the luggage down, or gives it back if there is a reason to go on: a wake-up or a cancellation meanwhile.
-    fn put_back(&self, luggage: Box<Luggage>) -> Option<Box<Luggage>> {
+    fn put_back(&self, luggage: Box<Luggage<E>>) -> Option<Box<Luggage<E>>> {
         let mut state = lock(&self.state);
         let again = matches!(*state, State::Driven { again: true });
-        if (again || self.is_cancelled()) && !cfg!(plimsoll_mutant = "parked-without-recheck") {
+        if (again || self.stop.is_set()) && !cfg!(plimsoll_mutant = "parked-without-recheck") {
             *state = State::Driven { again: false };
             return Some(luggage);
         }
@@ -141,125 +162,165 @@ impl<E: Send + 'static> Trip<E> {
         None
     }
 
+    fn has_ended(&self) -> bool {
+        matches!(*lock(&self.state), State::Ended)
+    }
+
     /// Undoes `new`, before the trip has set off.
     pub(super) fn unpack(&self) -> Value {
-        self.take().expect("a trip that has not set off has its luggage").value
+        match self.take().map(|luggage| luggage.cargo) {
+            Some(Cargo::Waiting(value)) => value,
+            _ => unreachable!("a trip that has not set off has its luggage"),
+        }
     }
 
-    fn drive(self: &Arc<Self>, driver: Driver) {
-        let Some(mut luggage) = self.take() else { return };
+    fn drive(self: &Arc<Self>, mut luggage: Box<Luggage<E>>, mut driver: Driver<'_, '_>) {
         loop {
-            if self.is_cancelled() {
-                return self.end_cancelled(luggage);
+            if self.stop.is_set() {
+                return self.end_stopped(luggage);
             }
-            if luggage.grant.is_none() {
-                let waker = Waker::from(self.clone());
-                match luggage.job.poll_enter(&mut Context::from_waker(&waker), luggage.stage) {
-                    Poll::Ready(Ok(grant)) => luggage.grant = Some(grant),
-                    Poll::Ready(Err(source)) => {
-                        let stage = self.line.stages[luggage.stage].name;
-                        discard(luggage);
-                        let source = Box::new(source);
-                        return self.end(Err(JobError::NotEntered { job: self.name.clone(), stage, source }));
-                    }
-                    Poll::Pending => match self.put_back(luggage) {
-                        None => return,
-                        Some(again) => {
-                            luggage = again;
-                            continue;
-                        }
-                    },
-                }
-            }
-            let stages_left = self.stages_left.load(Ordering::Relaxed);
-            if driver == Driver::Submitter || self.line.remote.has_further_downstream(stages_left) {
-                match self.put_back(luggage) {
-                    None => return self.queue(),
-                    Some(again) if self.is_cancelled() => return self.end_cancelled(again),
-                    // The wake-up was for the grant that we have.
-                    Some(again) => luggage = again,
-                }
-                continue;
-            }
-            match self.run_stage(luggage) {
-                Some(next) => luggage = next,
+            luggage = match self.step(luggage, &mut driver) {
+                Some(next) => next,
                 None => return,
+            };
+        }
+    }
+
+    /// One step on. `None` when the driver has nothing more to do.
+    fn step(self: &Arc<Self>, mut luggage: Box<Luggage<E>>, driver: &mut Driver<'_, '_>) -> Option<Box<Luggage<E>>> {
+        if let Cargo::Waiting(value) = luggage.cargo {
+            let waker = Waker::from(self.clone());
+            match luggage.job.poll_enter(&mut Context::from_waker(&waker), luggage.stage) {
+                Poll::Ready(Ok(grant)) => luggage.cargo = Cargo::Granted(value, grant),
+                Poll::Pending => {
+                    luggage.cargo = Cargo::Waiting(value);
+                    return self.put_back(luggage);
+                }
+                Poll::Ready(Err(source)) => {
+                    let stage = self.line.stages[luggage.stage].name;
+                    luggage.cargo = Cargo::Waiting(value);
+                    discard(luggage);
+                    let source = Box::new(source);
+                    self.end(Err(JobError::NotEntered { job: self.name.clone(), stage, source }));
+                    return None;
+                }
             }
         }
-    }
-
-    /// Queues a task that drives this trip.
-    fn queue(self: &Arc<Self>) {
-        let trip = self.clone();
-        let run = Run::Stage(Box::new(move || trip.drive(Driver::Worker)));
-        let stages_left = self.stages_left.load(Ordering::Relaxed);
-        if self.line.remote.submit(Task { tag: self.tag, stages_left, run }).is_err() {
-            // No workers any more, hence no pipeline: nobody could drive it to an end.
-            self.cancel();
-        }
-    }
-
-    /// Runs one stage and hands over to the next. `None` when the trip has ended.
-    fn run_stage(self: &Arc<Self>, luggage: Box<Luggage>) -> Option<Box<Luggage>> {
-        let Luggage { value, grant, job, stage: index, since } = *luggage;
-        let mut grant = grant.expect("a stage runs with its grant");
-        let stage = &self.line.stages[index];
-        let started = Instant::now();
-        stage.meter.waited(started - since);
-        if index == 0
-            && let Some(delivery) = &mut *lock(&self.delivery)
+        if let Cargo::Sailing(sailing) = &luggage.cargo
+            && !matches!(driver, Driver::Voyage(..))
         {
-            delivery.began();
-        }
-        self.line.tell(|| Event::StageBegan { job: self.name.clone(), stage: stage.name });
-        let run = || {
-            let mut cx = StageCx { grant: &mut grant, job: &self.name, stage: stage.name, cancelled: &self.cancelled };
-            (stage.run)(&mut cx, value)
-        };
-        let outcome = catch_unwind(AssertUnwindSafe(run));
-        // What the stage did not hand over goes back: what it hands over, it has taken from the grant.
-        drop(grant);
-        let ran = started.elapsed();
-        stage.meter.ran(ran);
-        self.line.tell(|| Event::StageEnded {
-            job: self.name.clone(),
-            stage: stage.name,
-            run_seconds: ran.as_secs_f64(),
-        });
-        let value = match outcome {
-            Ok(Ok(value)) => value,
-            failed => {
-                drop(job);
-                let job = self.name.clone();
-                let stage = stage.name;
-                self.end(Err(match failed {
-                    Err(panic) => JobError::Panicked { job, stage, message: message_of(&*panic) },
-                    Ok(_) if self.is_cancelled() => self.cancelled_at(stage),
-                    Ok(Err(source)) => JobError::Stage { job, stage, source },
-                    Ok(Ok(_)) => unreachable!("matched above"),
-                }));
-                return None;
+            // Only its voyage polls it. Whatever brought us here may have been meant for that, so it looks again.
+            let waker = sailing.waker();
+            let again = self.put_back(luggage);
+            if again.is_none() {
+                waker.wake();
             }
-        };
-        if index + 1 == self.line.stages.len() {
-            drop(job);
-            self.end(Ok(value));
-            return None;
+            return again;
         }
-        self.stages_left.store(self.line.stages.len() - index - 2, Ordering::Relaxed);
-        let job = self.line.hand_over(job);
-        Some(Box::new(Luggage { value, grant: None, job, stage: index + 1, since: Instant::now() }))
+        if !self.may_run_here(&luggage, driver) {
+            let again = self.put_back(luggage);
+            if again.is_none() {
+                self.send_on();
+            }
+            // Otherwise a wake-up that was for the grant that we have, or a reason to stop.
+            return again;
+        }
+        self.run_stage(luggage, driver)
     }
 
-    fn end_cancelled(&self, luggage: Box<Luggage>) {
+    fn may_run_here(&self, luggage: &Luggage<E>, driver: &Driver<'_, '_>) -> bool {
+        match (&self.line.stages[luggage.stage].place, driver) {
+            (Place::Worker(_), Driver::Worker) => !self.line.remote.has_further_downstream(self.stages_left()),
+            (Place::Carried(carrier, _), Driver::Carrier(here)) => Arc::ptr_eq(carrier, here),
+            (Place::Task(runtime, _), Driver::Voyage(here, ..)) => runtime.is(here),
+            _ => false,
+        }
+    }
+
+    fn stages_left(&self) -> usize {
+        // Relaxed: a hint for the order among jobs.
+        self.line.stages.len() - 1 - self.stage.load(Ordering::Relaxed)
+    }
+
+    /// Gives the trip to where its stage runs, to be driven there.
+    fn send_on(self: &Arc<Self>) {
+        let trip = self.clone();
+        let stages_left = self.stages_left();
+        // Relaxed: after a wake-up this may be the stage before; then the trip is sent on once more from there.
+        match &self.line.stages[self.stage.load(Ordering::Relaxed)].place {
+            Place::Worker(_) => {
+                let run = Run::Stage(Box::new(move || trip.driven_by(Driver::Worker)));
+                if self.line.remote.submit(Task { tag: self.tag, stages_left, run }).is_err() {
+                    // No workers any more, hence no pipeline: nobody could drive it to an end.
+                    self.cancel();
+                }
+            }
+            Place::Carried(carrier, _) => {
+                let ride = Ride { trip, carrier: carrier.clone() };
+                let errand = Errand::new(self.name.clone(), stages_left, Box::new(ride));
+                // If it panics the errand is dropped, and the job knows.
+                let _ = catch_unwind(AssertUnwindSafe(|| carrier.carry(errand)));
+            }
+            Place::Task(runtime, _) => Voyage::start(trip, runtime),
+        }
+    }
+
+    fn driven_by(self: &Arc<Self>, driver: Driver<'_, '_>) {
+        if let Some(luggage) = self.take() {
+            self.drive(luggage, driver);
+        }
+    }
+
+    /// A poll of a voyage, which is `aboard` while the future of its stage lies in the luggage.
+    pub(super) fn sail(self: &Arc<Self>, cx: &mut Context<'_>, aboard: &mut bool) -> Poll<()> {
+        let Some(luggage) = self.take() else {
+            // Somebody else drives or has ended it. One who drives wakes the voyage when it puts the future back.
+            return if *aboard && !self.has_ended() { Poll::Pending } else { Poll::Ready(()) };
+        };
+        if matches!(luggage.cargo, Cargo::Sailing(_)) != *aboard {
+            // The future belongs to another voyage, which is woken because this look may have cost it a wake-up.
+            self.drive(luggage, Driver::Passer);
+            return Poll::Ready(());
+        }
+        // Relaxed: written by whoever put the luggage back, under the lock.
+        let Place::Task(runtime, _) = &self.line.stages[self.stage.load(Ordering::Relaxed)].place else {
+            self.drive(luggage, Driver::Passer);
+            return Poll::Ready(());
+        };
+        *aboard = false;
+        self.drive(luggage, Driver::Voyage(runtime, cx, aboard));
+        if *aboard { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// What was to drive the trip has been dropped.
+    pub(super) fn forsaken(&self) {
+        // Relaxed: a late word from a place that the job has left is no reason to end it.
+        if !matches!(self.line.stages[self.stage.load(Ordering::Relaxed)].place, Place::Worker(_)) {
+            self.stop(Reason::Forsaken);
+        }
+    }
+
+    fn end_stopped(&self, luggage: Box<Luggage<E>>) {
         let stage = self.line.stages[luggage.stage].name;
+        let waker = match &luggage.cargo {
+            Cargo::Sailing(sailing) => Some(sailing.waker()),
+            _ => None,
+        };
         discard(luggage);
-        self.end(Err(self.cancelled_at(stage)));
+        self.end(Err(self.stopped_at(stage)));
+        // So that the voyage ends as well.
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
-    fn cancelled_at(&self, stage: &'static str) -> JobError<E> {
+    fn stopped_at(&self, stage: &'static str) -> JobError<E> {
         let job = self.name.clone();
-        if self.line.is_abandoned() { JobError::ShutDown { job, stage } } else { JobError::Cancelled { job, stage } }
+        match self.stop.reason() {
+            Some(Reason::Forsaken) => JobError::Forsaken { job, stage },
+            _ if self.line.is_abandoned() => JobError::ShutDown { job, stage },
+            _ => JobError::Cancelled { job, stage },
+        }
     }
 
     /// The end, after everything was returned.
@@ -277,16 +338,27 @@ impl<E: Send + 'static> Trip<E> {
 
 impl<E: Send + 'static> Wake for Trip<E> {
     fn wake(self: Arc<Self>) {
-        self.queue();
+        self.send_on();
+    }
+}
+
+/// A trip on its way to a carrier's thread.
+struct Ride<E: Send + 'static> {
+    trip: Arc<Trip<E>>,
+    carrier: Arc<dyn Carrier>,
+}
+
+impl<E: Send + 'static> Work for Ride<E> {
+    fn run(self: Box<Self>) {
+        self.trip.driven_by(Driver::Carrier(&self.carrier));
+    }
+
+    fn forsake(self: Box<Self>) {
+        self.trip.forsaken();
     }
 }
 
 /// Drops what a job carries. A destructor that panics must not keep the job from ending.
-fn discard(luggage: Box<Luggage>) {
+fn discard<T>(luggage: T) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(luggage)));
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("(no text)").to_owned()
 }

@@ -193,6 +193,8 @@ impl Accounts {
                 match self.own(account, kind) {
                     Some(component) => charged.push(component),
                     None if parent.is_some() => {}
+                    // Slots are whatever somebody counts: a child may have a kind of its own.
+                    None if matches!(resource, Resource::Slots(_)) && !charged.is_empty() => {}
                     None if self.unlimited => charged.push(self.add_component(account, kind, u64::MAX)),
                     None => return Err(kind),
                 }
