@@ -34,7 +34,9 @@ use std::sync::Arc as StdArc;
 use std::time::Duration;
 
 pub use self::charged::{Charged, Full, VecError};
-pub use self::error::{EnterError, GrowError, NeverFits, ReserveError, ResizeError, SubmitError, TakeError, TooFew};
+pub use self::error::{
+    EnterError, GrowError, NeverFits, ReserveError, ResizeError, RestartError, SubmitError, TakeError, TooFew,
+};
 pub use self::grant::{ExternalWait, Grant};
 pub use self::handle::{HandleError, HandleRecord, RawHandle, SPENT_KEPT};
 pub use self::job::{Enter, Job, JobSpec};

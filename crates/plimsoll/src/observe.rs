@@ -87,6 +87,10 @@ pub enum What {
     Refused,
     /// A stage has ended.
     StageEnded,
+    /// A stage has ended without its having been done, and is to be entered again.
+    StageRetried,
+    /// A job has gone back to before its first stage.
+    Restarted,
     /// A job has ended, or the last part of a reservation was returned. A job's buffers may outlive it.
     Ended,
     /// More or less is held of a resource than before.
@@ -126,6 +130,8 @@ impl What {
             What::Withdrawn => "withdrawn",
             What::Refused => "refused",
             What::StageEnded => "stage_ended",
+            What::StageRetried => "stage_retried",
+            What::Restarted => "restarted",
             What::Ended => "ended",
             What::Changed { .. } => "changed",
             What::Resized { .. } | What::ResizedSlots { .. } => "resized",

@@ -287,6 +287,34 @@ pub enum EnterError {
     },
 }
 
+/// A job cannot begin again as it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RestartError {
+    /// The grant of a stage is still alive.
+    #[error("job {job:?} is still in stage {stage}; drop that stage's grant before the job begins again")]
+    StillInStage {
+        /// The job.
+        job: Arc<str>,
+        /// The stage's name.
+        stage: &'static str,
+    },
+    /// Reservations of it are still out, and it has not declared that it may begin again while they are.
+    #[error(
+        "job {job:?} has {reservations} reservations out{}; drop them before it begins again, \
+         or declare with JobSpec::restarts that it keeps its input",
+        fmt::from_fn(|f| held.iter().try_for_each(|(class, bytes)| write!(f, ", {bytes} of {class}")))
+    )]
+    StillHolds {
+        /// The job.
+        job: Arc<str>,
+        /// How many reservations are out.
+        reservations: u32,
+        /// What they hold.
+        held: Vec<(Class, Bytes)>,
+    },
+}
+
 /// A reservation was not grown.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]

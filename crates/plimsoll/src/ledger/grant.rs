@@ -24,6 +24,8 @@ pub struct Grant {
     job: StdArc<str>,
     stage: &'static str,
     left: SmallVec<[(Class, Bytes); 4]>,
+    /// The stage is to be run again.
+    again: bool,
 }
 
 impl Grant {
@@ -34,7 +36,7 @@ impl Grant {
         stage: &'static str,
         granted: &Granted,
     ) -> Grant {
-        Grant { inner, id, job, stage, left: bytes_of(granted).collect() }
+        Grant { inner, id, job, stage, left: bytes_of(granted).collect(), again: false }
     }
 
     /// The job's name.
@@ -106,6 +108,16 @@ impl Grant {
 }
 
 impl Grant {
+    /// Ends the stage without its having been done: the job can [enter](super::Job::enter) it again. It stays in flight and
+    /// keeps its claim, so that it can still be sure of what the stage needs; what was not taken goes back meanwhile, and
+    /// the slots that it did not bring along.
+    ///
+    /// Reservations that were taken from the grant stay with whoever holds them, and count as brought along the next time.
+    /// To run the stage from its input, keep that, and drop what the stage had made of it.
+    pub fn retry(mut self) {
+        self.again = true;
+    }
+
     /// Declares that the stage waits for something outside of the ledger (a device, a network), so that a report of who
     /// is in whose way says so. It is over when the value is dropped.
     pub fn external_wait(&self, what: &'static str) -> ExternalWait<'_> {
@@ -130,7 +142,10 @@ impl Drop for ExternalWait<'_> {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        self.inner.event(|state, out| state.end_stage(self.id, &self.left, out));
+        self.inner.event(|state, out| match self.again {
+            false => state.end_stage(self.id, &self.left, out),
+            true => state.retry_stage(self.id, &self.left, out),
+        });
     }
 }
 

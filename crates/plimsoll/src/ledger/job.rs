@@ -7,7 +7,7 @@ use std::sync::Arc as StdArc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::error::EnterError;
+use super::error::{EnterError, RestartError};
 use super::grant::Grant;
 use super::shell::{Answer, Inner, SeatId, Verdict, Waited};
 use super::state::{self, Granted, OwnerId, Refusal};
@@ -25,18 +25,28 @@ pub struct JobSpec {
     pub priority: i32,
     /// It may be served from the urgent reserve.
     pub urgent: bool,
+    /// It may [begin again](Job::restart) while it still holds something.
+    pub restarts: bool,
 }
 
 impl JobSpec {
     /// A job of ordinary priority.
     pub fn new(name: &str, profile: Profile) -> JobSpec {
-        JobSpec { name: name.into(), profile, priority: 0, urgent: false }
+        JobSpec { name: name.into(), profile, priority: 0, urgent: false, restarts: false }
     }
 
     /// Sets the priority: higher goes first, 0 otherwise.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> JobSpec {
         self.priority = priority;
+        self
+    }
+
+    /// Declares that the job may [begin again](Job::restart) while it holds something, such as an input that it keeps for
+    /// that. Its claim then stays as high as it was at first until it ends, so others may have to wait longer.
+    #[must_use]
+    pub fn restarts(mut self) -> JobSpec {
+        self.restarts = true;
         self
     }
 
@@ -84,9 +94,26 @@ impl Job {
     /// Asks to enter a stage: for everything that the stage's peak names beyond what the job holds already, granted whole
     /// or not at all. Entering the first stage is the job's admission, later ones are growth.
     ///
-    /// The grant of the stage before must have been dropped. Stages may be left out, and are not entered twice.
+    /// The grant of the stage before must have been dropped. Stages may be left out, and are entered again only after
+    /// [`Grant::retry`] or [`restart`](Job::restart).
     pub fn enter(&mut self, stage: usize) -> Enter<'_> {
         Enter { job: self, stage }
+    }
+
+    /// Sends the job back to before its first stage, to run it again from there. A waiting request is taken back.
+    ///
+    /// A job that holds nothing is then not in flight any more: it asks for admission again, with the priority and the age
+    /// that it had, so nobody who came later goes before it. One that keeps something for this (its input) has declared
+    /// that with [`JobSpec::restarts`] and stays in flight, with all that it was promised.
+    ///
+    /// To run only the last stage again, see [`Grant::retry`].
+    ///
+    /// # Errors
+    ///
+    /// If the grant of a stage is still alive, or reservations of the job are and it has not declared that they may be.
+    pub fn restart(&mut self) -> Result<(), RestartError> {
+        self.cancel_enter();
+        self.inner.event(|state, out| state.restart(self.id, out))
     }
 
     /// Polls for the grant of a stage, for callers that keep the job in a structure of their own. The request stands

@@ -28,6 +28,10 @@ pub struct Snapshot {
     pub outlived: u64,
     /// How often a reservation was grown beyond what its owner had declared.
     pub overdrawn: u64,
+    /// How often a stage was to be run again.
+    pub retried: u64,
+    /// How often a job began again.
+    pub restarted: u64,
 }
 
 impl Snapshot {

@@ -28,6 +28,7 @@ mod explain;
 mod owner;
 mod record;
 mod resize;
+mod retry;
 mod safety;
 mod view;
 
@@ -44,6 +45,7 @@ pub use self::owner::OwnerId;
 use self::owner::{Declared, Owner, Phase, Plan, Want};
 pub use self::record::Change;
 use self::record::Record;
+use self::retry::Again;
 pub use self::view::{ComponentView, OwnerView, Stand, WaitView};
 use super::error::{EnterError, GrowError, NeverFits, ReserveError, Shortage, SubmitError};
 use super::snapshot::ClassTotals;
@@ -106,6 +108,10 @@ pub struct LedgerState {
     outlived: u64,
     /// How often a reservation was grown beyond what its owner had declared.
     overdrawn: u64,
+    /// How often a stage was to be run again.
+    retried: u64,
+    /// How often a job began again.
+    restarted: u64,
     record: Record,
 }
 
@@ -124,6 +130,8 @@ impl LedgerState {
             closed: false,
             outlived: 0,
             overdrawn: 0,
+            retried: 0,
+            restarted: 0,
             record: Record::default(),
         }
     }
@@ -135,7 +143,7 @@ impl LedgerState {
 
     /// Takes a job on. It holds nothing and is in nobody's way until it asks for its first stage.
     pub fn submit(&mut self, account: AccountId, spec: JobSpec) -> Result<OwnerId, SubmitError> {
-        let JobSpec { name, profile, priority, urgent } = spec;
+        let JobSpec { name, profile, priority, urgent, restarts } = spec;
         if self.closed {
             return Err(SubmitError::Closed { job: name });
         }
@@ -152,7 +160,8 @@ impl LedgerState {
         });
         let claim = plan.claims[0].clone();
         let leaves = plan.leaves.clone();
-        let declared = Declared::Job { profile, plan, urgent, running: None, next: 0, ending: false };
+        let (again, next) = (Again::default(), 0);
+        let declared = Declared::Job { profile, plan, urgent, running: None, next, ending: false, restarts, again };
         let owner = Owner { claim, leaves, ..Owner::new(name, account, priority, declared) };
         if let Some(error) = self.never_fits(&owner)
             && !cfg!(plimsoll_mutant = "oversize-waits")
@@ -394,20 +403,13 @@ impl LedgerState {
         let stage = running.expect("a stage is running");
         let ending = *ending;
         let keep = profile.stages()[stage].keep.clone();
-        let slots: SmallVec<[_; 4]> = owner
-            .holdings
-            .iter()
-            .filter(|entry| matches!(entry.0, Resource::Slots(_)))
-            .map(|&(resource, held)| (resource, held.saturating_sub(keep.of(resource))))
-            .collect();
-        for (resource, surplus) in slots {
-            self.give_back(id, resource, surplus);
-        }
+        self.give_back_slots(id, |slots| keep.of(slots));
         self.note(id, What::StageEnded);
-        let Declared::Job { running, next, .. } = &mut self.owners[id.0].declared else {
+        let Declared::Job { running, next, again, .. } = &mut self.owners[id.0].declared else {
             unreachable!("checked above")
         };
         (*running, *next) = (None, stage + 1);
+        again.stays = false;
         // The claim falls to that of the stages to come. It is never raised here, even where the job kept more than its
         // profile says: nobody has checked that more would be safe.
         let mut claim = self.owners[id.0].claim_by_plan(&mut self.accounts);
@@ -428,12 +430,12 @@ impl LedgerState {
         }
         self.note(id, What::Withdrawn);
         let owner = &mut self.owners[id.0];
-        let Declared::Job { running, next, .. } = &mut owner.declared else {
+        let Declared::Job { running, next, again, .. } = &mut owner.declared else {
             panic!("a reservation has no stage to undo")
         };
         assert_eq!(running.take(), Some(stage), "the stage that was granted is undone");
         // Before its first stage ends a job holds nothing, and is as good as new without the grant.
-        if *next == 0 {
+        if *next == 0 && !again.stays {
             owner.phase = Phase::Fresh;
             self.in_flight.retain(|index| *index != id.0);
         }
@@ -535,11 +537,7 @@ impl LedgerState {
         owner.claim.clear();
         owner.leaves.clear();
         // Slots are not kept by anybody's buffer: they come back with the end.
-        let slots: SmallVec<[_; 4]> =
-            owner.holdings.iter().copied().filter(|entry| matches!(entry.0, Resource::Slots(_))).collect();
-        for (resource, held) in slots {
-            self.give_back(id, resource, held);
-        }
+        self.give_back_slots(id, |_| 0);
         self.note(id, What::Ended);
         self.forget_if_gone(id);
     }

@@ -15,6 +15,7 @@ use crate::Resource;
 /// | `plimsoll_limit_bytes` | gauge | `space` | a limit that was set at run time |
 /// | `plimsoll_limit_slots` | gauge | `slots` | a number of slots that was set at run time |
 /// | `plimsoll_waiting` | gauge | | requests made and not yet answered |
+/// | `plimsoll_stages_retried`, `plimsoll_jobs_restarted` | counter | | what was to be run again |
 /// | `plimsoll_granted`, `plimsoll_refused`, `plimsoll_withdrawn` | counter | | how requests ended |
 ///
 /// Observe a ledger from its beginning: the gauge of what waits counts from when the observer came.
@@ -32,6 +33,8 @@ impl Metrics {
         describe_gauge!("plimsoll_limit_bytes", Unit::Bytes, "a limit that was set at run time");
         describe_gauge!("plimsoll_limit_slots", Unit::Count, "a number of slots that was set at run time");
         describe_gauge!("plimsoll_waiting", Unit::Count, "requests made and not yet answered");
+        describe_counter!("plimsoll_stages_retried", Unit::Count, "stages that were to be run again");
+        describe_counter!("plimsoll_jobs_restarted", Unit::Count, "jobs that began again");
         describe_counter!("plimsoll_granted", Unit::Count, "requests that were granted");
         describe_counter!("plimsoll_refused", Unit::Count, "requests that were refused for good");
         describe_counter!("plimsoll_withdrawn", Unit::Count, "requests that were taken back");
@@ -62,6 +65,8 @@ impl Observer for Metrics {
             What::ResizedSlots { slots, limit } => {
                 gauge!("plimsoll_limit_slots", "slots" => slots.name()).set(limit as f64);
             }
+            What::StageRetried => counter!("plimsoll_stages_retried").increment(1),
+            What::Restarted => counter!("plimsoll_jobs_restarted").increment(1),
             What::Asked => gauge!("plimsoll_waiting").increment(1),
             What::Granted => answered("plimsoll_granted"),
             What::Refused => answered("plimsoll_refused"),

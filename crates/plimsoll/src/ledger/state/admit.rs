@@ -33,7 +33,11 @@ impl Queues {
 
 impl LedgerState {
     pub(super) fn enqueue(&mut self, now: u64, id: OwnerId, want: Want) {
-        let age = self.next_age;
+        let place = match &mut self.owners[id.0].declared {
+            Declared::Job { again, .. } => again.place.take(),
+            Declared::Standing { .. } => None,
+        };
+        let age = place.unwrap_or(self.next_age);
         self.next_age += 1;
         self.owners[id.0].waiting = Some(Waiting { want, age, since: now, passed: 0 });
         self.note(id, What::Asked);
@@ -169,7 +173,7 @@ impl LedgerState {
         None
     }
 
-    fn adopt_plan(&mut self, id: OwnerId) {
+    pub(super) fn adopt_plan(&mut self, id: OwnerId) {
         let owner = &mut self.owners[id.0];
         let Declared::Job { plan, .. } = &owner.declared else { unreachable!("only jobs have plans") };
         owner.account = plan.account;
@@ -300,10 +304,13 @@ impl LedgerState {
         for &(resource, amount) in &granted {
             owner.hold(resource, amount);
         }
-        if let (Declared::Job { running, .. }, Want::Stage(stage)) = (&mut owner.declared, waiting.want) {
-            *running = Some(stage);
-        }
         let admission = owner.phase == Phase::Fresh;
+        if let (Declared::Job { running, again, .. }, Want::Stage(stage)) = (&mut owner.declared, waiting.want) {
+            *running = Some(stage);
+            if admission {
+                again.admitted = Some(waiting.age);
+            }
+        }
         owner.phase = Phase::InFlight;
         if admission {
             self.in_flight.push(id.0);

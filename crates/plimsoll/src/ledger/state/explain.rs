@@ -76,7 +76,13 @@ impl LedgerState {
 
     /// What is held by whom, and what is waited for.
     pub fn snapshot(&mut self) -> Snapshot {
-        let mut snapshot = Snapshot { outlived: self.outlived, overdrawn: self.overdrawn, ..Snapshot::default() };
+        let mut snapshot = Snapshot {
+            outlived: self.outlived,
+            overdrawn: self.overdrawn,
+            retried: self.retried,
+            restarted: self.restarted,
+            ..Snapshot::default()
+        };
         for (index, component) in self.accounts.components.iter().enumerate() {
             let Component { kind, limit, target, held, peak, .. } = *component;
             match kind {

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::accounts::{AccountId, Accounts, Kind};
 use super::amounts::Amounts;
+use super::retry::Again;
 use crate::{Class, Profile, Resource};
 
 /// A job or a free-standing reservation, as the state machine names it.
@@ -106,6 +107,10 @@ pub(super) enum Declared {
         next: usize,
         /// The job's handle is gone: it ends with the stage that is running.
         ending: bool,
+        /// It may begin again while it holds something, so its claim does not fall from stage to stage.
+        restarts: bool,
+        /// What is remembered for running it, or a stage of it, again.
+        again: Again,
     },
     /// A free-standing reservation.
     Standing {
@@ -205,8 +210,8 @@ impl Owner {
     /// beyond the current stage's peak, since nothing says when that will be returned.
     pub(super) fn claim_by_plan(&self, accounts: &mut Accounts) -> Amounts {
         let mut claim = match (&self.declared, self.current_stage()) {
-            (Declared::Job { profile, plan, .. }, Some(stage)) if stage < plan.claims.len() => {
-                let mut claim = plan.claims[stage].clone();
+            (Declared::Job { profile, plan, restarts, .. }, Some(stage)) if stage < plan.claims.len() => {
+                let mut claim = plan.claims[if *restarts { 0 } else { stage }].clone();
                 let peak = &profile.stages()[stage].peak;
                 for &(resource, held) in &self.holdings {
                     let surplus = held.saturating_sub(peak.of(resource));
