@@ -46,12 +46,15 @@ use std::sync::Arc;
 use crate::Profile;
 use crate::ledger::{JobSpec, Ledger};
 use crate::pool::Pool;
+use crate::sync::lock;
 
 mod builder;
 mod certificate;
+mod clock;
 mod cx;
 mod error;
 mod line;
+mod options;
 mod run_all;
 mod stage;
 mod stats;
@@ -64,6 +67,7 @@ pub use builder::Builder;
 pub use certificate::{Backlog, Certificate};
 pub use cx::StageCx;
 pub use error::{JobError, Rejected, Rejection};
+pub use options::{JobOptions, Known, URGENT};
 pub use run_all::RunAll;
 pub use stage::{Carrier, Errand};
 pub use stats::{Event, StageStats};
@@ -112,22 +116,22 @@ where
     ///
     /// # Errors
     ///
-    /// With the input, if the job can never fit into the budget, its profile is not one of this pipeline's, or the
-    /// pipeline is [closed](Pipeline::close).
-    pub fn submit(&self, name: &str, input: In) -> Result<Ticket<Out, E>, Rejected<In>> {
+    /// With the input, if the job can never fit into the budget, its profile is not one of this pipeline's, another job
+    /// has its [identity](JobOptions::id), or the pipeline is [closed](Pipeline::close).
+    pub fn submit(&self, job: impl Into<JobOptions>, input: In) -> Result<Ticket<Out, E>, Rejected<In>> {
         let counter = Counter::new();
-        let trip = self.send(name, input, Box::new(counter.clone()))?;
+        let trip = self.send(job.into(), input, Box::new(counter.clone()))?;
         Ok(Ticket::new(counter, trip))
     }
 
-    /// Runs a job for each of `inputs`, pairs of name and input, and yields the results with their index.
+    /// Runs a job for each of `inputs`, pairs of options (or just a name) and input, and yields the results with their index.
     ///
     /// The next input is pulled only when the first stage of the one before has begun, so that of the inputs no more
     /// are made than can be worked on. See [`RunAll`] for the order and further limits.
     pub fn run_all<I, N>(&self, inputs: I) -> RunAll<'_, In, Out, E, I::IntoIter>
     where
         I: IntoIterator<Item = (N, In)>,
-        N: AsRef<str>,
+        N: Into<JobOptions>,
     {
         RunAll::new(self, inputs.into_iter())
     }
@@ -162,23 +166,54 @@ where
         self.certificate.as_ref()
     }
 
-    fn send(&self, name: &str, input: In, delivery: Box<dyn Delivery<E>>) -> Result<Arc<Trip<E>>, Rejected<In>> {
-        let reject = |input, reason| Rejected { job: name.into(), input, reason };
+    /// How many jobs have missed their [deadline](JobOptions::deadline) so far.
+    pub fn deadlines_missed(&self) -> u64 {
+        self.line.deadlines_missed.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn send(
+        &self,
+        options: JobOptions,
+        input: In,
+        delivery: Box<dyn Delivery<E>>,
+    ) -> Result<Arc<Trip<E>>, Rejected<In>> {
+        let job = options.name.clone();
+        if let Some(id) = &options.id
+            && let Err(known) = lock(&self.line.ids).begin(id)
+        {
+            return Err(Rejected { job, input, reason: Rejection::Duplicate { id: id.clone(), known } });
+        }
+        let id = options.id.clone();
+        self.send_off(options, input, delivery).map_err(|(input, reason)| {
+            if let Some(id) = id {
+                lock(&self.line.ids).end(&id, false);
+            }
+            Rejected { job, input, reason }
+        })
+    }
+
+    fn send_off(
+        &self,
+        options: JobOptions,
+        input: In,
+        delivery: Box<dyn Delivery<E>>,
+    ) -> Result<Arc<Trip<E>>, (In, Rejection)> {
         if self.line.is_closed() {
-            return Err(reject(input, Rejection::Closed));
+            return Err((input, Rejection::Closed));
         }
         let profile = (self.profile)(&input);
         if let Err(reason) = builder::same_stages(&profile, &self.line.stages) {
-            return Err(reject(input, reason));
+            return Err((input, reason));
         }
-        let job = match self.line.ledger.submit(JobSpec::new(name, self.line.ties.with(&profile))) {
+        let spec = JobSpec { name: options.name.clone(), ..JobSpec::new("", self.line.ties.with(&profile)) };
+        let job = match self.line.ledger.submit(spec.priority(options.priority)) {
             Ok(job) => job,
-            Err(reason) => return Err(reject(input, reason.into())),
+            Err(reason) => return Err((input, reason.into())),
         };
-        let trip = Trip::new(&self.line, job, Box::new(input), delivery);
+        let trip = Trip::new(&self.line, job, options, Box::new(input), delivery);
         if !self.line.enlist(&trip) {
             let input = trip.unpack().downcast::<In>().expect("packed above");
-            return Err(reject(*input, Rejection::Closed));
+            return Err((*input, Rejection::Closed));
         }
         trip.set_off();
         Ok(trip)
@@ -192,6 +227,7 @@ impl<In, Out, E: Send + 'static> Drop for Pipeline<In, Out, E> {
         if !self.line.remote.is_here() {
             self.line.wait_until_empty();
         }
+        self.line.clock.stop();
     }
 }
 

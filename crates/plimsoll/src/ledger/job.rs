@@ -91,6 +91,11 @@ impl Job {
         &self.profile
     }
 
+    /// Changes the priority: a request that waits takes its new place among the others.
+    pub fn prioritise(&mut self, priority: i32) {
+        self.inner.event(|state, out| state.prioritise(self.id, priority, out));
+    }
+
     /// Asks to enter a stage: for everything that the stage's peak names beyond what the job holds already, granted whole
     /// or not at all. Entering the first stage is the job's admission, later ones are growth.
     ///

@@ -26,6 +26,7 @@ pub struct Builder<In, Out, E> {
     profile: ProfileOf<In>,
     largest: Option<Profile>,
     observer: Option<Observer>,
+    remember: usize,
     stages: Vec<Stage<E>>,
     out: PhantomData<fn() -> Out>,
 }
@@ -38,6 +39,7 @@ impl<In, E> Builder<In, In, E> {
             profile,
             largest: None,
             observer: None,
+            remember: 4096,
             stages: Vec::new(),
             out: PhantomData,
         }
@@ -107,8 +109,8 @@ where
 
     fn then<Next>(mut self, stage: Stage<E>) -> Builder<In, Next, E> {
         self.stages.push(stage);
-        let Self { ledger, pool, profile, largest, observer, stages, .. } = self;
-        Builder { ledger, pool, profile, largest, observer, stages, out: PhantomData }
+        let Self { ledger, pool, profile, largest, observer, remember, stages, .. } = self;
+        Builder { ledger, pool, profile, largest, observer, remember, stages, out: PhantomData }
     }
 
     /// Lets at most `jobs` be in the stage just added at once, whatever else there is room for; at least 1.
@@ -135,6 +137,12 @@ where
         self
     }
 
+    /// How many [identities](super::JobOptions::id) of jobs that have succeeded are remembered; 4096 otherwise.
+    pub fn remember(mut self, ids: usize) -> Self {
+        self.remember = ids;
+        self
+    }
+
     /// The pipeline.
     ///
     /// # Errors
@@ -146,7 +154,7 @@ where
     ///
     /// If there are no stages.
     pub fn build(self) -> Result<Pipeline<In, Out, E>, Rejection> {
-        let Self { ledger, pool, profile, largest, observer, stages, .. } = self;
+        let Self { ledger, pool, profile, largest, observer, remember, stages, .. } = self;
         assert!(!stages.is_empty(), "a pipeline has at least one stage");
         let mut ties = Ties::default();
         for (index, stage) in stages.iter().enumerate() {
@@ -163,7 +171,7 @@ where
             Ok::<_, Rejection>(Certificate::new(&profile, &ledger.snapshot()))
         };
         let certificate = largest.map(certify).transpose()?;
-        let line = Arc::new(Line::new(stages, ledger, ties, pool.remote(), observer));
+        let line = Arc::new(Line::new(stages, ledger, ties, pool.remote(), observer, remember));
         Ok(Pipeline { line, profile, certificate, _pool: pool, types: PhantomData })
     }
 }

@@ -13,6 +13,8 @@ pub(super) enum Reason {
     Cancelled = 1,
     /// What was to run it has gone.
     Forsaken = 2,
+    /// Its caller waits no longer.
+    TimedOut = 3,
 }
 
 impl Stop {
@@ -34,6 +36,7 @@ impl Stop {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
             2 => Some(Reason::Forsaken),
+            3 => Some(Reason::TimedOut),
             _ => Some(Reason::Cancelled),
         }
     }

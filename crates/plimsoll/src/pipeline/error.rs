@@ -1,7 +1,9 @@
 //! How a job can end without a result, and why one is not taken on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::options::Known;
 use crate::ledger::{EnterError, SubmitError};
 
 /// A job that was taken on ended without a result. Everything it held has been returned.
@@ -43,6 +45,16 @@ pub enum JobError<E> {
         job: Arc<str>,
         /// The stage that was running, or would have come next.
         stage: &'static str,
+    },
+    /// Its [time-out](super::JobOptions::timeout) has passed, before or in this stage.
+    #[error("job {job:?} had no result within {after:?}, and was given up at stage {stage}")]
+    TimedOut {
+        /// The job.
+        job: Arc<str>,
+        /// The stage that was running, or would have come next.
+        stage: &'static str,
+        /// The time-out.
+        after: Duration,
     },
     /// What was to run the stage dropped it instead: the runtime of an async stage was shut down, or a carrier's threads
     /// have ended.
@@ -102,6 +114,14 @@ pub enum Rejection {
     /// The pipeline is closed.
     #[error("the pipeline is closed and takes no more jobs")]
     Closed,
+    /// A job with this [identity](super::JobOptions::id) is under way, or has succeeded.
+    #[error("a job with the id {id:?} {}", if *known == Known::UnderWay { "is under way" } else { "has succeeded already" })]
+    Duplicate {
+        /// The identity.
+        id: Arc<str>,
+        /// What is known of the other job.
+        known: Known,
+    },
     /// The profile describes other stages than the pipeline has.
     #[error(
         "the profile's stages are [{profile}] but the pipeline's are [{pipeline}]; name the same ones in the same order"

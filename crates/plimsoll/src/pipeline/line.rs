@@ -3,7 +3,11 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+// Statistics are part of no protocol: the standard library's atomics also under loom.
+use std::sync::atomic::AtomicU64;
 
+use super::clock::Clock;
+use super::options::Ids;
 use super::stage::Stage;
 use super::stats::{Event, Observer};
 use super::ties::Ties;
@@ -17,6 +21,9 @@ pub(super) struct Line<E> {
     pub(super) ledger: Ledger,
     pub(super) ties: Ties,
     pub(super) remote: Remote,
+    pub(super) clock: Arc<Clock>,
+    pub(super) ids: Mutex<Ids>,
+    pub(super) deadlines_missed: AtomicU64,
     observer: Option<Observer>,
     trips: Mutex<Trips<E>>,
     landed: Condvar,
@@ -35,9 +42,21 @@ impl<E: Send + 'static> Line<E> {
         ties: Ties,
         remote: Remote,
         observer: Option<Observer>,
+        remember: usize,
     ) -> Self {
         let trips = Trips { under_way: HashMap::new(), closed: false, abandoned: false };
-        Self { stages, ledger, ties, remote, observer, trips: Mutex::new(trips), landed: Condvar::new() }
+        Self {
+            stages,
+            ledger,
+            ties,
+            remote,
+            clock: Arc::default(),
+            ids: Mutex::new(Ids::new(remember)),
+            deadlines_missed: AtomicU64::new(0),
+            observer,
+            trips: Mutex::new(trips),
+            landed: Condvar::new(),
+        }
     }
 
     /// Puts a trip on the list, unless the line is closed.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::Pipeline;
 use super::error::{JobError, Rejected};
+use super::options::JobOptions;
 use super::trip::{Delivery, Trip, Value};
 use crate::sync::{Condvar, Mutex, lock, wait};
 
@@ -73,7 +74,7 @@ where
     Out: Send + 'static,
     E: Send + 'static,
     I: Iterator<Item = (N, In)>,
-    N: AsRef<str>,
+    N: Into<JobOptions>,
 {
     pub(super) fn new(pipeline: &'a Pipeline<In, Out, E>, inputs: I) -> Self {
         let news = News { waiting: 0, ended: Vec::new() };
@@ -115,7 +116,7 @@ where
         self.pulled += 1;
         lock(&self.board.news).waiting += 1;
         let report = Report { index, began: false, board: self.board.clone(), out: PhantomData };
-        match self.pipeline.send(name.as_ref(), input, Box::new(report)) {
+        match self.pipeline.send(name.into(), input, Box::new(report)) {
             Ok(trip) => drop(self.pending.insert(index, Some(trip))),
             Err(Rejected { job, reason, .. }) => {
                 lock(&self.board.news).waiting -= 1;
@@ -152,7 +153,7 @@ where
     Out: Send + 'static,
     E: Send + 'static,
     I: Iterator<Item = (N, In)>,
-    N: AsRef<str>,
+    N: Into<JobOptions>,
 {
     type Item = (usize, Result<Out, JobError<E>>);
 

@@ -38,6 +38,13 @@ pub enum Event {
         /// For how long it ran.
         run_seconds: f64,
     },
+    /// A job's deadline has passed. The job goes on.
+    DeadlineMissed {
+        /// The job's name.
+        job: Arc<str>,
+        /// The stage that it is in, or waits to enter.
+        stage: &'static str,
+    },
     /// A job has ended.
     JobEnded {
         /// The job's name.
@@ -66,6 +73,12 @@ impl Meter {
     pub(super) fn ran(&self, time: Duration) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.run_nanos.fetch_add(nanos(time), Ordering::Relaxed);
+    }
+
+    /// How long the stage runs on average, once that is known.
+    pub(super) fn mean(&self) -> Option<Duration> {
+        let count = self.count.load(Ordering::Relaxed);
+        (count > 0).then(|| Duration::from_nanos(self.run_nanos.load(Ordering::Relaxed) / count))
     }
 
     pub(super) fn read(&self, stage: &'static str) -> StageStats {

@@ -10,6 +10,7 @@ use crate::pool::PoolConfig;
 use crate::{Budget, Bytes, Charged, Class, Demand, Reservation, Slots, Space};
 
 mod kinds;
+mod submission;
 
 const BUFFER: Class = Class::new("buffer", Space::HOST);
 const SCRATCH: Class = Class::new("scratch", Space::HOST);
@@ -486,6 +487,7 @@ fn the_observer_sees_each_stage_begin_and_end_and_its_panics_are_contained() {
         .map(|event| match event {
             Event::StageBegan { .. } => "began",
             Event::StageEnded { .. } => "ended",
+            Event::DeadlineMissed { .. } => "late",
             Event::JobEnded { succeeded, .. } => {
                 if succeeded {
                     "succeeded"

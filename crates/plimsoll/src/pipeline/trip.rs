@@ -30,6 +30,7 @@ use std::time::Instant;
 use super::cx::{Reason, Stop};
 use super::error::JobError;
 use super::line::Line;
+use super::options::JobOptions;
 use super::stage::{Carrier, Errand, Place, Work};
 use super::stats::Event;
 use super::task::{Runtime, Voyage};
@@ -39,8 +40,10 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
 
 mod run;
+mod urgency;
 
 use run::Sailing;
+use urgency::Urgency;
 
 /// What is handed from stage to stage, its type known to the builder.
 pub(super) type Value = Box<dyn Any + Send>;
@@ -59,6 +62,7 @@ pub(super) struct Trip<E> {
     pub(super) tag: JobTag,
     line: Arc<Line<E>>,
     stop: Arc<Stop>,
+    urgency: Urgency,
     /// The stage that is next or running: where the trip belongs.
     stage: AtomicUsize,
     state: Mutex<State<E>>,
@@ -100,12 +104,19 @@ enum Driver<'a, 'b> {
 }
 
 impl<E: Send + 'static> Trip<E> {
-    pub(super) fn new(line: &Arc<Line<E>>, job: Job, value: Value, delivery: Box<dyn Delivery<E>>) -> Arc<Self> {
+    pub(super) fn new(
+        line: &Arc<Line<E>>,
+        job: Job,
+        options: JobOptions,
+        value: Value,
+        delivery: Box<dyn Delivery<E>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            name: job.name().into(),
+            name: options.name.clone(),
             tag: JobTag::fresh(),
             line: line.clone(),
             stop: Arc::new(Stop::new()),
+            urgency: Urgency::new(options),
             stage: AtomicUsize::new(0),
             state: Mutex::new(State::Between(Box::new(Luggage {
                 cargo: Cargo::Waiting(value),
@@ -119,6 +130,7 @@ impl<E: Send + 'static> Trip<E> {
 
     /// Asks for admission, on the submitter's thread.
     pub(super) fn set_off(self: &Arc<Self>) {
+        self.set_alarms();
         if let Some(luggage) = self.take() {
             self.drive(luggage, Driver::Passer);
         }
@@ -194,6 +206,9 @@ impl<E: Send + 'static> Trip<E> {
                 Poll::Ready(Ok(grant)) => luggage.cargo = Cargo::Granted(value, grant),
                 Poll::Pending => {
                     luggage.cargo = Cargo::Waiting(value);
+                    if self.hurry_if_due(&mut luggage.job, luggage.stage) {
+                        return Some(luggage);
+                    }
                     return self.put_back(luggage);
                 }
                 Poll::Ready(Err(source)) => {
@@ -318,6 +333,7 @@ impl<E: Send + 'static> Trip<E> {
         let job = self.name.clone();
         match self.stop.reason() {
             Some(Reason::Forsaken) => JobError::Forsaken { job, stage },
+            Some(Reason::TimedOut) => JobError::TimedOut { job, stage, after: self.urgency.timeout() },
             _ if self.line.is_abandoned() => JobError::ShutDown { job, stage },
             _ => JobError::Cancelled { job, stage },
         }
@@ -327,6 +343,7 @@ impl<E: Send + 'static> Trip<E> {
     fn end(&self, result: Result<Value, JobError<E>>) {
         *lock(&self.state) = State::Ended;
         let succeeded = result.is_ok();
+        self.forget(succeeded);
         let delivery = lock(&self.delivery).take();
         if let Some(delivery) = delivery {
             delivery.deliver(result);

@@ -41,11 +41,27 @@ impl LedgerState {
         self.next_age += 1;
         self.owners[id.0].waiting = Some(Waiting { want, age, since: now, passed: 0 });
         self.note(id, What::Asked);
+        self.take_place(id);
+    }
+
+    /// Puts a request where its order says.
+    fn take_place(&mut self, id: OwnerId) {
         if self.owners[id.0].in_flight() {
             self.queues.growth.insert(self.growth_key(id));
         } else {
             self.queues.admission.insert(self.admission_key(id));
         }
+    }
+
+    /// Changes a job's priority: a request that waits takes its new place, with its age.
+    pub fn prioritise(&mut self, id: OwnerId, priority: i32, out: &mut Vec<Outcome>) {
+        let waiting = self.dequeue(id);
+        self.owners[id.0].priority = priority;
+        if waiting.is_some() {
+            self.owners[id.0].waiting = waiting;
+            self.take_place(id);
+        }
+        self.settle(out);
     }
 
     /// Puts the requests of owners in flight in order again: shares are of limits, and a limit has changed.
