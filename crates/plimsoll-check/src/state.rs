@@ -551,6 +551,7 @@ impl Step<'_> {
         let justified = match refusal {
             Refusal::Closed => self.state.closed,
             Refusal::NeverFits(_) => rules::attainable(self.setup, self.state, actor).is_err(),
+            Refusal::LoadFailed { .. } => false,
         };
         if stage > 0 || !justified {
             return Err(Broken::new(Rule::Answer, format!("{name} is refused for no good reason: {refusal:?}")));
@@ -558,6 +559,7 @@ impl Step<'_> {
         let why = match refusal {
             Refusal::Closed => "closed",
             Refusal::NeverFits(_) => "never fits any more",
+            Refusal::LoadFailed { .. } => "what it needs could not be loaded",
         };
         self.gone(actor, why)?;
         match self.setup.kind(actor) {

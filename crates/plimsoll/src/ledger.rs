@@ -25,6 +25,7 @@ mod origin;
 mod outbox;
 mod reservation;
 mod reserve;
+mod residency;
 mod shell;
 mod stall;
 #[cfg(feature = "tokio")]
@@ -42,6 +43,7 @@ pub use self::handle::{HandleError, HandleRecord, RawHandle, SPENT_KEPT};
 pub use self::job::{Enter, Job, JobSpec};
 pub use self::reservation::{NotMerged, NotMoved, Reservation};
 pub use self::reserve::Reserve;
+pub use self::residency::Need;
 use self::shell::Inner;
 use self::snapshot::Snapshot;
 pub use self::stall::Stall;

@@ -118,6 +118,16 @@ pub enum What {
     },
     /// Nothing new is admitted from now on.
     Closed,
+    /// A residency is to be loaded: its bytes are held from here on.
+    LoadStarted,
+    /// A residency is there.
+    Loaded,
+    /// The load of a residency was given up. Another one may follow.
+    LoadFailed,
+    /// A residency is to go. Its bytes are held until its memory is gone.
+    EvictionStarted,
+    /// A residency is gone, with all its bytes.
+    Evicted,
 }
 
 impl What {
@@ -136,6 +146,11 @@ impl What {
             What::Changed { .. } => "changed",
             What::Resized { .. } | What::ResizedSlots { .. } => "resized",
             What::Closed => "closed",
+            What::LoadStarted => "load_started",
+            What::Loaded => "loaded",
+            What::LoadFailed => "load_failed",
+            What::EvictionStarted => "eviction_started",
+            What::Evicted => "evicted",
         }
     }
 }

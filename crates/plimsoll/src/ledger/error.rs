@@ -113,6 +113,16 @@ pub enum Reason {
     Order,
     /// It waits for its turn.
     Queued,
+    /// It waits for a residency that it needs.
+    Loading {
+        /// The residency.
+        residency: Arc<str>,
+        /// The job that loads it, or that this falls to; `None` where what is left of an attempt that was given up, or of
+        /// an eviction, is not gone yet.
+        loader: Option<Arc<str>>,
+    },
+    /// The bytes are a residency's, and stay in its class.
+    Resident,
 }
 
 /// A request that is not served now, and why.
@@ -140,6 +150,13 @@ impl fmt::Display for Shortage {
             Reason::Unsafe => write!(f, "fits, but would keep jobs in flight from finishing"),
             Reason::Order => write!(f, "fits, but would pass a request that was passed as often as the budget allows"),
             Reason::Queued => write!(f, "waits for its turn"),
+            Reason::Loading { residency, loader: Some(loader) } => {
+                write!(f, "waits for {residency:?}, which {loader:?} loads")
+            }
+            Reason::Loading { residency, loader: None } => {
+                write!(f, "waits for {residency:?}, of which the last one is not gone yet")
+            }
+            Reason::Resident => write!(f, "pays for a residency, whose bytes stay in their class"),
         }
     }
 }
@@ -284,6 +301,24 @@ pub enum EnterError {
     Closed {
         /// The job.
         job: Arc<str>,
+    },
+    /// A residency that it needs could not be loaded.
+    #[error("job {job:?} needs {residency:?}, which could not be loaded: {why}")]
+    LoadFailed {
+        /// The job.
+        job: Arc<str>,
+        /// The residency.
+        residency: Arc<str>,
+        /// Why, as whoever loaded it says.
+        why: Arc<str>,
+    },
+    /// It fell to the job to load what it needs, and it asked for the stage instead.
+    #[error("job {job:?} is to load {residency:?} before it enters a stage; take the load with Job::load")]
+    NotLoaded {
+        /// The job.
+        job: Arc<str>,
+        /// The residency.
+        residency: Arc<str>,
     },
 }
 

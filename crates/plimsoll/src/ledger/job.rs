@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::error::{EnterError, RestartError};
 use super::grant::Grant;
+use super::residency::Need;
 use super::shell::{Answer, Inner, SeatId, Verdict, Waited};
 use super::state::{self, Granted, OwnerId, Refusal};
 use crate::Profile;
@@ -27,12 +28,14 @@ pub struct JobSpec {
     pub urgent: bool,
     /// It may [begin again](Job::restart) while it still holds something.
     pub restarts: bool,
+    /// The residencies that it needs, from its first stage to its end.
+    pub needs: Vec<Need>,
 }
 
 impl JobSpec {
     /// A job of ordinary priority.
     pub fn new(name: &str, profile: Profile) -> JobSpec {
-        JobSpec { name: name.into(), profile, priority: 0, urgent: false, restarts: false }
+        JobSpec { name: name.into(), profile, priority: 0, urgent: false, restarts: false, needs: Vec::new() }
     }
 
     /// Sets the priority: higher goes first, 0 otherwise.
@@ -54,6 +57,14 @@ impl JobSpec {
     #[must_use]
     pub fn urgent(mut self) -> JobSpec {
         self.urgent = true;
+        self
+    }
+
+    /// Declares that the job needs a residency: it is pinned for the job from its admission to its end, and loaded before
+    /// if it is not there. See [`Job::load`].
+    #[must_use]
+    pub fn needs(mut self, residency: impl Into<Need>) -> JobSpec {
+        self.needs.push(residency.into());
         self
     }
 }
@@ -195,6 +206,9 @@ impl Job {
             Verdict::Granted(granted) => Ok(self.grant(stage, &granted)),
             Verdict::Refused(Refusal::NeverFits(error)) => Err(EnterError::NeverFits(error)),
             Verdict::Refused(Refusal::Closed) => Err(EnterError::Closed { job: self.name.clone() }),
+            Verdict::Refused(Refusal::LoadFailed { residency, why }) => {
+                Err(EnterError::LoadFailed { job: self.name.clone(), residency, why })
+            }
         }
     }
 

@@ -24,9 +24,11 @@
 mod accounts;
 mod admit;
 mod amounts;
+mod evict;
 mod explain;
 mod owner;
 mod record;
+mod residency;
 mod resize;
 mod retry;
 mod safety;
@@ -45,10 +47,13 @@ pub use self::owner::OwnerId;
 use self::owner::{Declared, Owner, Phase, Plan, Want};
 pub use self::record::Change;
 use self::record::Record;
+use self::residency::Residencies;
+pub use self::residency::{Order, ResidencyId, Resident};
 use self::retry::Again;
 pub use self::view::{ComponentView, OwnerView, Stand, WaitView};
 use super::error::{EnterError, GrowError, NeverFits, ReserveError, Shortage, SubmitError};
 use super::snapshot::ClassTotals;
+use crate::ledger::residency::Need;
 use crate::observe::What;
 use crate::{Budget, Bytes, Class, JobSpec, Resource};
 
@@ -71,6 +76,13 @@ pub enum Refusal {
     NeverFits(NeverFits),
     /// The ledger was closed.
     Closed,
+    /// A residency that the job needs could not be loaded.
+    LoadFailed {
+        /// The residency.
+        residency: Arc<str>,
+        /// Why, as whoever loaded it says.
+        why: Arc<str>,
+    },
 }
 
 /// A free-standing reservation, as it is declared.
@@ -112,6 +124,7 @@ pub struct LedgerState {
     retried: u64,
     /// How often a job began again.
     restarted: u64,
+    residencies: Residencies,
     record: Record,
 }
 
@@ -132,6 +145,7 @@ impl LedgerState {
             overdrawn: 0,
             retried: 0,
             restarted: 0,
+            residencies: Residencies::default(),
             record: Record::default(),
         }
     }
@@ -143,7 +157,7 @@ impl LedgerState {
 
     /// Takes a job on. It holds nothing and is in nobody's way until it asks for its first stage.
     pub fn submit(&mut self, account: AccountId, spec: JobSpec) -> Result<OwnerId, SubmitError> {
-        let JobSpec { name, profile, priority, urgent, restarts } = spec;
+        let JobSpec { name, profile, priority, urgent, restarts, needs } = spec;
         if self.closed {
             return Err(SubmitError::Closed { job: name });
         }
@@ -163,12 +177,17 @@ impl LedgerState {
         let (again, next) = (Again::default(), 0);
         let declared = Declared::Job { profile, plan, urgent, running: None, next, ending: false, restarts, again };
         let owner = Owner { claim, leaves, ..Owner::new(name, account, priority, declared) };
+        let mut needs: SmallVec<_> = needs.iter().map(Need::id).collect();
+        needs.sort();
+        needs.dedup();
+        let owner = Owner { needs, ..owner };
         if let Some(error) = self.never_fits(&owner)
             && !cfg!(plimsoll_mutant = "oversize-waits")
         {
             return Err(SubmitError::NeverFits(error));
         }
         let id = self.insert(owner);
+        self.add_needs(id);
         self.note(id, What::Submitted);
         Ok(id)
     }
@@ -283,6 +302,7 @@ impl LedgerState {
     pub fn withdraw(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
         self.note(id, What::Withdrawn);
         self.dequeue(id);
+        self.leave_before_the_first_stage(id);
         self.forget_if_gone(id);
         self.settle(out);
     }
@@ -326,6 +346,10 @@ impl LedgerState {
         out: &mut Vec<Outcome>,
     ) -> Result<(), Shortage> {
         let account = self.owners[id.0].account;
+        if self.owners[id.0].residency.is_some() {
+            // A residency is known by its class.
+            return Err(Shortage { who: self.owners[id.0].name.clone(), reason: super::error::Reason::Resident });
+        }
         let (mut less, mut more) = (Amounts::default(), Amounts::default());
         self.accounts.add(account, from.into(), bytes.0, &mut less).expect("what is held was charged");
         if self.accounts.add(account, to.into(), bytes.0, &mut more).is_err() {
@@ -438,6 +462,7 @@ impl LedgerState {
         if *next == 0 && !again.stays {
             owner.phase = Phase::Fresh;
             self.in_flight.retain(|index| *index != id.0);
+            self.leave_needs(id);
         }
         self.settle(out);
     }
@@ -464,18 +489,23 @@ impl LedgerState {
         for id in self.queues.admissions() {
             self.refuse(id, Refusal::Closed, out);
         }
+        self.evict_all_unwanted();
         self.settle(out);
     }
 
     /// Whether nothing is in flight or waiting, and nothing is held but by retained reservations.
+    ///
+    /// Residencies are held for the next job that needs them: the ledger is quiet with them, but not while one of them is
+    /// being loaded or evicted.
     pub fn is_quiet(&self) -> bool {
-        self.owners.iter().all(|(_, owner)| {
+        let is_quiet = |owner: &Owner| {
             owner.waiting.is_none()
                 && match owner.declared {
                     Declared::Standing { retained, .. } => retained,
                     Declared::Job { .. } => owner.phase == Phase::Fresh,
                 }
-        })
+        };
+        !self.residencies.is_busy() && self.owners.iter().all(|(_, owner)| is_quiet(owner))
     }
 
     fn insert(&mut self, owner: Owner) -> OwnerId {
@@ -502,6 +532,9 @@ impl LedgerState {
     }
 
     fn give_back(&mut self, id: OwnerId, resource: Resource, amount: u64) {
+        if self.keeps_for_load(id, amount) {
+            return;
+        }
         let mut less = Amounts::default();
         let account = self.owners[id.0].account;
         self.accounts.add(account, resource, amount, &mut less).expect("what is held was charged");
@@ -536,6 +569,7 @@ impl LedgerState {
         owner.phase = Phase::Ended;
         owner.claim.clear();
         owner.leaves.clear();
+        self.forget_needs(id);
         // Slots are not kept by anybody's buffer: they come back with the end.
         self.give_back_slots(id, |_| 0);
         self.note(id, What::Ended);
@@ -548,6 +582,9 @@ impl LedgerState {
         let is_standing = matches!(owner.declared, Declared::Standing { .. });
         if owner.pieces > 0 || owner.waiting.is_some() {
             return;
+        }
+        if let Some(residency) = owner.residency {
+            return self.last_piece_is_back(residency);
         }
         match owner.declared {
             Declared::Job { .. } if owner.phase != Phase::Ended => return,
@@ -616,16 +653,17 @@ impl LedgerState {
     }
 
     fn never_fits(&self, owner: &Owner) -> Option<NeverFits> {
-        let (component, claim) = self.unattainable(&owner.claim)?;
+        let (component, claim) = self.unattainable(&self.with_needs(owner, &owner.claim))?;
         if let Declared::Job { urgent: Some(reserve), .. } = &owner.declared
-            && self.unattainable(&reserve.claims[0]).is_none()
+            && self.unattainable(&self.with_needs(owner, &reserve.claims[0])).is_none()
         {
             return None;
         }
         let stage = match &owner.declared {
             Declared::Job { profile, plan, .. } => {
                 // Claims fall from stage to stage; the last one with this claim is where it is needed.
-                let last = plan.claims.iter().rposition(|of_stage| of_stage.of(component) == claim).unwrap_or(0);
+                let own = owner.claim.of(component);
+                let last = plan.claims.iter().rposition(|of_stage| of_stage.of(component) == own).unwrap_or(0);
                 Some(profile.stages()[last].name)
             }
             Declared::Standing { .. } => None,

@@ -51,6 +51,8 @@ pub(super) struct Component {
     pub(super) peak: u64,
     /// The part that reservations declared as retained take away from everybody else.
     pub(super) retained: u64,
+    /// The part that residencies hold which nobody pins, or which are on their way out.
+    pub(super) reclaimable: u64,
 }
 
 impl Component {
@@ -131,7 +133,16 @@ impl Accounts {
 
     fn add_component(&mut self, account: AccountId, kind: Kind, limit: u64) -> ComponentId {
         let id = self.components.len() as ComponentId;
-        self.components.push(Component { kind, account, limit, target: limit, held: 0, peak: 0, retained: 0 });
+        self.components.push(Component {
+            kind,
+            account,
+            limit,
+            target: limit,
+            held: 0,
+            peak: 0,
+            retained: 0,
+            reclaimable: 0,
+        });
         self.accounts[account.0 as usize].own.push((kind, id));
         id
     }

@@ -26,7 +26,7 @@ impl Queues {
         self.admission.iter().map(|key| OwnerId(key.2)).collect()
     }
 
-    fn growths(&self) -> Vec<OwnerId> {
+    pub(super) fn growths(&self) -> Vec<OwnerId> {
         self.growth.iter().map(|key| OwnerId(key.3)).collect()
     }
 }
@@ -41,11 +41,12 @@ impl LedgerState {
         self.next_age += 1;
         self.owners[id.0].waiting = Some(Waiting { want, age, since: now, passed: 0 });
         self.note(id, What::Asked);
+        self.advance(now);
         self.take_place(id);
     }
 
     /// Puts a request where its order says.
-    fn take_place(&mut self, id: OwnerId) {
+    pub(super) fn take_place(&mut self, id: OwnerId) {
         if self.owners[id.0].in_flight() {
             self.queues.growth.insert(self.growth_key(id));
         } else {
@@ -108,6 +109,7 @@ impl LedgerState {
 
     /// Grants everything that can be granted, in order, and refuses what can no longer be. Called at the end of every event.
     pub(super) fn settle(&mut self, out: &mut Vec<Outcome>) {
+        self.account_reclaimable();
         loop {
             if std::mem::take(&mut self.recheck) {
                 self.refuse_what_no_longer_fits(out);
@@ -117,9 +119,10 @@ impl LedgerState {
             self.grant_admissions(out);
             // A retained reservation that was just admitted may have left too little for others that wait.
             if !self.recheck {
-                return;
+                break;
             }
         }
+        self.make_room();
     }
 
     fn grant_growth(&mut self, out: &mut Vec<Outcome>) {
@@ -152,34 +155,39 @@ impl LedgerState {
 
     /// Grants an admission if it fits, is safe, and passes nobody who may not be passed. Also says whether it was held
     /// back by the last of these alone.
-    fn try_admit(&mut self, id: OwnerId) -> (Option<Granted>, bool) {
+    pub(super) fn try_admit(&mut self, id: OwnerId) -> (Option<Granted>, bool) {
         if let Some(granted) = self.try_admit_urgently(id) {
-            return (Some(granted), false);
+            return (granted, false);
         }
         let Some(passed) = self.may_pass(id) else { return (None, true) };
         let granted = self.try_grant(id);
-        if granted.is_some() {
+        // Without a grant, it may have been admitted to the load of what it needs.
+        if self.owners[id.0].in_flight() {
             self.count_passed(&passed);
         }
         (granted, false)
     }
 
-    /// Admits an urgent job into the urgent reserve. Where it is served wholly from there it passes nobody.
-    fn try_admit_urgently(&mut self, id: OwnerId) -> Option<Granted> {
+    /// Admits an urgent job into the urgent reserve. Where it is served wholly from there it passes nobody. `Some(None)` if
+    /// it is admitted to the load of what it needs.
+    fn try_admit_urgently(&mut self, id: OwnerId) -> Option<Option<Granted>> {
         let Declared::Job { plan, urgent, .. } = &mut self.owners[id.0].declared else { return None };
         let reserve = urgent.as_mut()?;
         std::mem::swap(plan, reserve);
         self.adopt_plan(id);
         let Declared::Job { plan, .. } = &self.owners[id.0].declared else { unreachable!("checked above") };
-        let wholly = plan.claims[0]
-            .iter()
-            .all(|(component, _)| self.accounts.is_urgent(self.accounts.component(component).account));
+        // What it needs beside its claim is everybody's.
+        let wholly = self.owners[id.0].needs.is_empty()
+            && plan.claims[0]
+                .iter()
+                .all(|(component, _)| self.accounts.is_urgent(self.accounts.component(component).account));
         let passed = if wholly { Some(Vec::new()) } else { self.may_pass(id) };
-        if let Some(passed) = passed
-            && let Some(granted) = self.try_grant(id)
-        {
-            self.count_passed(&passed);
-            return Some(granted);
+        if let Some(passed) = passed {
+            let granted = self.try_grant(id);
+            if self.owners[id.0].in_flight() {
+                self.count_passed(&passed);
+                return Some(granted);
+            }
         }
         let Declared::Job { plan, urgent: Some(ordinary), .. } = &mut self.owners[id.0].declared else {
             unreachable!("swapped above")
@@ -222,7 +230,8 @@ impl LedgerState {
     /// Whether `waiter` could be served at once if the limits of its own child were lifted, and `passer` takes nothing
     /// from that child: then the passing costs it nothing.
     fn is_short_only_in_its_child(&mut self, waiter: OwnerId, passer: OwnerId) -> bool {
-        if self.owners[waiter.0].account == AccountId::ROOT {
+        // What a job needs beside its claim is at the root.
+        if self.owners[waiter.0].account == AccountId::ROOT || !self.owners[waiter.0].needs.is_empty() {
             return false;
         }
         let childs: Vec<u32> =
@@ -247,6 +256,7 @@ impl LedgerState {
             &self.accounts.components,
             lifted,
             self.in_flight_and(waiter).map(|index| &self.owners[index]),
+            self.pins(),
         );
         self.discharge(waiter, &more);
         safe
@@ -265,16 +275,20 @@ impl LedgerState {
     }
 
     pub(super) fn fits(&self, more: &Amounts) -> bool {
-        more.iter().all(|(component, amount)| amount <= self.accounts.component(component).free())
+        more.iter().all(|(component, amount)| {
+            let component = self.accounts.component(component);
+            let reclaimable = if self.residencies.probing { component.reclaimable } else { 0 };
+            amount <= component.free() + reclaimable
+        })
     }
 
     pub(super) fn is_safe(&self) -> bool {
         self.is_safe_with(None)
     }
 
-    fn is_safe_with(&self, also: Option<OwnerId>) -> bool {
+    pub(super) fn is_safe_with(&self, also: Option<OwnerId>) -> bool {
         let owners = self.in_flight.iter().copied().chain(also.map(|id| id.0)).map(|index| &self.owners[index]);
-        safety::is_safe(&self.accounts.components, |component| component.limit, owners)
+        safety::is_safe(&self.accounts.components, |component| component.limit, owners, self.pins())
     }
 
     fn in_flight_and(&self, id: OwnerId) -> impl Iterator<Item = usize> + Clone + '_ {
@@ -282,8 +296,14 @@ impl LedgerState {
         self.in_flight.iter().copied().chain(also)
     }
 
+    /// Grants a waiting request whole if it fits and leaves the state safe; otherwise changes nothing, but that a job with
+    /// needs may be admitted to the load of these.
+    pub(super) fn try_grant(&mut self, id: OwnerId) -> Option<Granted> {
+        if self.owners[id.0].needs.is_empty() { self.try_grant_whole(id) } else { self.try_grant_with_needs(id) }
+    }
+
     /// Grants a waiting request whole if it fits and leaves the state safe; otherwise changes nothing.
-    fn try_grant(&mut self, id: OwnerId) -> Option<Granted> {
+    pub(super) fn try_grant_whole(&mut self, id: OwnerId) -> Option<Granted> {
         let more = self.more_of(id);
         if !self.fits(&more) {
             #[cfg(plimsoll_mutant = "chunked-acquisition")]
@@ -295,18 +315,21 @@ impl LedgerState {
             return None;
         }
         let admission = !self.owners[id.0].in_flight();
-        // While a lowered limit waits for jobs to finish, new ones only come in below the limit that was asked for.
-        let below_target = more.iter().all(|(component, amount)| {
-            let component = self.accounts.component(component);
-            component.held + amount <= component.target
-        });
-        if admission && (!below_target || self.unattainable(&self.owners[id.0].claim).is_some()) {
-            return None;
+        if admission {
+            let claim = self.with_needs(&self.owners[id.0], &self.owners[id.0].claim);
+            if !self.is_below_target(&more) || self.unattainable(&claim).is_some() {
+                return None;
+            }
         }
         self.charge(id, &more);
         let unchecked = cfg!(plimsoll_mutant = "safety-for-growth-only") && admission;
         if !unchecked && !self.is_safe_with(admission.then_some(id)) {
             self.discharge(id, &more);
+            return None;
+        }
+        if self.residencies.probing {
+            self.discharge(id, &more);
+            self.residencies.probed = Some(more);
             return None;
         }
         Some(self.commit(id))

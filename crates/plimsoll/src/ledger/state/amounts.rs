@@ -43,6 +43,13 @@ impl Amounts {
         self.update(component, |held| held.checked_sub(amount).expect("more was returned than was held"));
     }
 
+    /// Takes off as much of `other` as there is.
+    pub(super) fn sub_up_to(&mut self, other: &Amounts) {
+        for (component, amount) in other.iter() {
+            self.update(component, |held| held.saturating_sub(amount));
+        }
+    }
+
     /// Raises each component to at least `other`'s.
     pub(super) fn raise_to(&mut self, other: &Amounts) {
         for (component, amount) in other.iter() {

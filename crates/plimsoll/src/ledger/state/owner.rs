@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::accounts::{AccountId, Accounts, Kind};
 use super::amounts::Amounts;
+use super::residency::ResidencyId;
 use super::retry::Again;
 use crate::{Class, Profile, Resource};
 
@@ -143,6 +144,12 @@ pub(super) struct Owner {
     pub(super) leaves: Amounts,
     /// How many reservations are out.
     pub(super) pieces: u32,
+    /// What it needs beside its claim.
+    pub(super) needs: SmallVec<[ResidencyId; 2]>,
+    /// It pins that.
+    pub(super) pins: bool,
+    /// It is nobody's: it holds the bytes of this.
+    pub(super) residency: Option<ResidencyId>,
 }
 
 impl Owner {
@@ -160,6 +167,9 @@ impl Owner {
             claim: Amounts::default(),
             leaves: Amounts::default(),
             pieces: 0,
+            needs: SmallVec::new(),
+            pins: false,
+            residency: None,
         }
     }
 

@@ -109,6 +109,7 @@ impl LedgerState {
             owner.phase = Phase::Fresh;
             self.in_flight.retain(|index| *index != id.0);
             self.adopt_plan(id);
+            self.leave_needs(id);
         }
         self.settle(out);
         Ok(())

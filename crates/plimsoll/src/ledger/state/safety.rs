@@ -6,6 +6,10 @@
 //! already. That keeps each return non-negative, so that finishing an owner never hurts another one, and any order that
 //! finishes everybody, found greedily, is a proof; without it, the order would matter and greed could miss it.
 //!
+//! Residencies that owners in flight pin are held by nobody in the order: they come back with the last owner that pins them.
+//! Those that nobody pins count as free. The claim of an owner in flight has no part in them: all that it needs was paid
+//! for when it was admitted (`residency`).
+//!
 //! Two facts that the rest of the state machine relies on:
 //! - *Grants only get harder.* If a grant is unsafe now, it is unsafe after any other grant: a safe order for both is a
 //!   safe order for the one. One pass over the waiting requests in their order is therefore enough.
@@ -13,16 +17,19 @@
 
 use super::accounts::Component;
 use super::owner::Owner;
+use super::residency::Pins;
 
 /// Whether all of `in_flight` can be finished one after another within the limits that `limit` gives.
 pub(super) fn is_safe<'a>(
     components: &[Component],
     limit: impl Fn(&Component) -> u64,
     in_flight: impl Iterator<Item = &'a Owner> + Clone,
+    mut pins: Pins<'_>,
 ) -> bool {
     let mut free = Vec::with_capacity(components.len());
     for component in components {
-        match limit(component).checked_sub(component.held) {
+        // What nobody pins can go without anybody's progress.
+        match limit(component).checked_sub(component.held.saturating_sub(component.reclaimable)) {
             Some(left) => free.push(left),
             None => return false,
         }
@@ -48,6 +55,7 @@ pub(super) fn is_safe<'a>(
                 for (component, held) in owner.held.iter() {
                     free[component as usize] += held.saturating_sub(owner.leaves.of(component));
                 }
+                pins.finish(owner, &mut free);
             }
             !can_finish
         });

@@ -1,0 +1,614 @@
+//! Residencies: long-lived buffers that are worth keeping, and that go when somebody needs the room.
+//!
+//! ```text
+//!            a job that needs it is          the loader               room is needed, and nobody pins it
+//!            admitted to load it             fills it                 (or closed, or retired)
+//!  Absent ─────────────────────▶ Loading ──────────────▶ Resident ──────────────▶ Evicting
+//!    ▲                             │  ▲ │                                            │
+//!    │   nobody wants it any more  │  └─┘ the loader gives up: another one takes over│
+//!    └─────────────────────────────┴────────────────────────────────────────────────┘ its last byte is back
+//! ```
+//!
+//! A job whose needs are all resident is admitted whole, and pins them. One of whose needs is not is *admitted to the
+//! load*: it is in flight from there on, pins what it needs, pays for what nobody has loaded yet (at the root, for all),
+//! and asks for its first stage as a job in flight. So whoever pins is in flight, and in the safety check: a pin is never
+//! held by somebody who may have to wait for its end.
+//!
+//! The bytes are held by an owner of their own, which is in no order of safety. Those of an entry that nobody pins count as
+//! free there, since eviction needs nobody's progress; but they are granted to nobody before they are back.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use slab::Slab;
+use smallvec::SmallVec;
+
+use super::accounts::AccountId;
+use super::amounts::Amounts;
+use super::owner::{Declared, Owner, OwnerId, Phase, Waiting};
+use super::{LedgerState, Outcome, Refusal};
+use crate::ledger::error::ReserveError;
+use crate::observe::What;
+use crate::{Bytes, Class};
+
+/// A residency, as the state machine names it: until it is retired, nobody needs it and its bytes are back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResidencyId(pub(super) usize);
+
+impl ResidencyId {
+    /// A small number, unique among the residencies that exist now.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// What is to be done about a residency, outside of the state machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// This job is to load it: see [`LedgerState::take_load`].
+    Load(OwnerId, ResidencyId),
+    /// Its value is to be dropped. The eviction ends when its reservations come back.
+    Evict(ResidencyId),
+}
+
+/// A residency, as it is declared.
+#[derive(Clone, Debug)]
+pub struct Resident {
+    /// The name, as reports show it.
+    pub name: Arc<str>,
+    /// The class.
+    pub class: Class,
+    /// What it takes.
+    pub bytes: Bytes,
+    /// What it costs to load it again, in nanoseconds: dear entries stay for longer.
+    pub rebuild: u64,
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Residence {
+    Absent,
+    Loading(Loader),
+    Resident,
+    /// Whoever has the value was told to drop it.
+    Evicting,
+}
+
+/// Who loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loader {
+    /// It falls to this job, which has not begun.
+    Called(OwnerId),
+    /// Somebody is at it: this job, unless it has ended meanwhile.
+    Busy(Option<OwnerId>),
+    /// Given up (by this job), and what it had made is not gone yet. Until then the next one must not begin: its bytes
+    /// are those that the rest of the last attempt still uses.
+    Unwinding(Option<OwnerId>),
+}
+
+/// What is known of one residency.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) declared: Resident,
+    /// Its bytes, by component.
+    pub(super) amounts: Amounts,
+    pub(super) residence: Residence,
+    /// Whose reservations hold its bytes, while it has any.
+    pub(super) owner: Option<OwnerId>,
+    /// Bytes that came back during the load: they stay with the entry until the load is over, so that whoever takes over
+    /// need not ask for them again.
+    loose: u64,
+    /// How many jobs in flight pin it.
+    pub(super) pins: u32,
+    /// How many jobs exist that need it.
+    users: u32,
+    /// When it was last used, and the rank of that use.
+    pub(super) used: u64,
+    pub(super) rank: u64,
+    pub(super) loads: u64,
+    pub(super) evictions: u64,
+    /// Nobody will ask for it any more.
+    retired: bool,
+}
+
+/// All residencies of a ledger.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Residencies {
+    pub(super) entries: Slab<Entry>,
+    orders: Vec<Order>,
+    /// The latest time that an event brought.
+    pub(super) now: u64,
+    next_rank: u64,
+    /// Eviction is tried: what could be evicted counts as free, and nothing is granted (`evict`).
+    pub(super) probing: bool,
+    pub(super) probed: Option<Amounts>,
+}
+
+impl Residencies {
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Something is being loaded or evicted.
+    pub(super) fn is_busy(&self) -> bool {
+        self.entries.iter().any(|(_, entry)| matches!(entry.residence, Residence::Loading(_) | Residence::Evicting))
+    }
+
+    pub(super) fn entry(&self, id: ResidencyId) -> &Entry {
+        &self.entries[id.0]
+    }
+}
+
+impl Entry {
+    /// Whether an eviction would free something that is not on its way already.
+    pub(super) fn can_be_evicted(&self) -> bool {
+        matches!(self.residence, Residence::Resident | Residence::Loading(Loader::Busy(_)))
+    }
+}
+
+/// Who pins what, while the safety check ends one owner after another.
+pub(super) struct Pins<'a>(SmallVec<[(ResidencyId, u32, &'a Amounts); 4]>);
+
+impl Pins<'_> {
+    /// An owner ends: what nobody else pins comes back.
+    pub(super) fn finish(&mut self, owner: &Owner, free: &mut [u64]) {
+        if !owner.pins {
+            return;
+        }
+        for id in &owner.needs {
+            let entry = self.0.iter_mut().find(|entry| entry.0 == *id).expect("all that is pinned is listed");
+            entry.1 -= 1;
+            if entry.1 == 0 {
+                for (component, bytes) in entry.2.iter() {
+                    free[component as usize] += bytes;
+                }
+            }
+        }
+    }
+}
+
+/// Whether a job can go on with what it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Readiness {
+    /// All of it is resident.
+    Ready,
+    /// Some is not, and it must be admitted to the load.
+    MustLoad,
+    /// Some is being loaded, and it is pinned already; or some is being evicted.
+    NotYet,
+}
+
+impl LedgerState {
+    /// Declares a residency. Nothing is loaded before a job needs it.
+    ///
+    /// # Errors
+    ///
+    /// If the root's budget does not name its space.
+    pub fn declare_residency(&mut self, declared: Resident) -> Result<ResidencyId, ReserveError> {
+        let mut amounts = Amounts::default();
+        let Resident { class, bytes, .. } = declared;
+        if let Err(kind) = self.accounts.add(AccountId::ROOT, class.into(), bytes.0, &mut amounts) {
+            return Err(ReserveError::Unbudgeted { who: declared.name, place: self.root_place(kind) });
+        }
+        let entry = Entry {
+            declared,
+            amounts,
+            residence: Residence::Absent,
+            owner: None,
+            loose: 0,
+            pins: 0,
+            users: 0,
+            used: self.residencies.now,
+            rank: 0,
+            loads: 0,
+            evictions: 0,
+            retired: false,
+        };
+        Ok(ResidencyId(self.residencies.entries.insert(entry)))
+    }
+
+    /// Nobody will ask for a residency any more: it goes when the jobs that need it have ended.
+    pub fn retire_residency(&mut self, id: ResidencyId, out: &mut Vec<Outcome>) {
+        self.residencies.entries[id.0].retired = true;
+        self.evict_if_unwanted(id);
+        self.forget_residency(id);
+        self.settle(out);
+    }
+
+    /// Tells the time, by which it is known what has not been used for how long. Requests tell it too.
+    pub fn advance(&mut self, now: u64) {
+        self.residencies.now = self.residencies.now.max(now);
+    }
+
+    /// Whether there are any residencies.
+    pub fn has_residencies(&self) -> bool {
+        !self.residencies.is_empty()
+    }
+
+    /// Takes what is to be done about residencies since the last call.
+    pub fn drain_orders(&mut self) -> impl Iterator<Item = Order> + '_ {
+        self.residencies.orders.drain(..)
+    }
+
+    /// The residency that falls to this job to be loaded and was not taken yet.
+    pub fn next_load(&self, job: OwnerId) -> Option<ResidencyId> {
+        let is_called =
+            |id: &ResidencyId| self.residencies.entry(*id).residence == Residence::Loading(Loader::Called(job));
+        self.owners[job.0].needs.iter().copied().find(is_called)
+    }
+
+    /// Begins the load that falls to this job: the owner whose reservation of the residency's bytes is now out.
+    pub fn take_load(&mut self, job: OwnerId) -> Option<(ResidencyId, OwnerId)> {
+        let id = self.next_load(job)?;
+        let entry = &mut self.residencies.entries[id.0];
+        entry.residence = Residence::Loading(Loader::Busy(Some(job)));
+        entry.loose = 0;
+        let (owner, class) = (entry.owner.expect("its bytes are held"), entry.declared.class);
+        self.attach(owner, class);
+        Some((id, owner))
+    }
+
+    /// The highest priority among the jobs that wait for a residency.
+    pub fn load_priority(&self, id: ResidencyId) -> Option<i32> {
+        self.pinners(id).map(|job| self.owners[job.0].priority).max()
+    }
+
+    /// The load is done: the value is there. `false` if nobody wants it any more, and it is to be dropped.
+    pub fn loaded(&mut self, id: ResidencyId, out: &mut Vec<Outcome>) -> bool {
+        let entry = &mut self.residencies.entries[id.0];
+        let wanted = match entry.residence {
+            Residence::Loading(Loader::Busy(_)) => true,
+            Residence::Evicting => false,
+            other => panic!("a load ended that was not begun: {other:?}"),
+        };
+        if wanted {
+            entry.residence = Residence::Resident;
+            entry.loads += 1;
+            let (owner, class) = (entry.owner.expect("its bytes are held"), entry.declared.class);
+            let loose = std::mem::take(&mut entry.loose);
+            self.touch(id);
+            self.note(owner, What::Loaded);
+            self.give_back(owner, class.into(), loose);
+            self.evict_if_unwanted(id);
+        }
+        self.settle(out);
+        wanted
+    }
+
+    /// The load was given up, before its reservations come back. Another job that waits takes over once they are; with
+    /// `failure` all that wait are told of it instead, and are refused.
+    pub fn give_up_load(&mut self, id: ResidencyId, failure: Option<Arc<str>>, out: &mut Vec<Outcome>) {
+        let entry = &mut self.residencies.entries[id.0];
+        let by = match entry.residence {
+            Residence::Loading(Loader::Busy(by)) => by,
+            Residence::Evicting => return,
+            other => panic!("a load was given up that was not begun: {other:?}"),
+        };
+        entry.residence = Residence::Loading(Loader::Unwinding(by));
+        let owner = entry.owner.expect("its bytes are held");
+        self.note(owner, What::LoadFailed);
+        if let Some(why) = failure {
+            let name = self.residencies.entry(id).declared.name.clone();
+            let waiting: Vec<OwnerId> = self.pinners(id).filter(|job| self.owners[job.0].waiting.is_some()).collect();
+            for job in waiting {
+                self.refuse(job, Refusal::LoadFailed { residency: name.clone(), why: why.clone() }, out);
+                self.leave_before_the_first_stage(job);
+            }
+        }
+        self.settle(out);
+    }
+
+    // What follows is called from within the events of others.
+
+    /// A job is taken on.
+    pub(super) fn add_needs(&mut self, id: OwnerId) {
+        for need in &self.owners[id.0].needs {
+            self.residencies.entries[need.0].users += 1;
+        }
+    }
+
+    /// The claim of an owner, with what it needs: what the limits must have room for.
+    pub(super) fn with_needs<'a>(&self, owner: &Owner, claim: &'a Amounts) -> Cow<'a, Amounts> {
+        if owner.needs.is_empty() {
+            return Cow::Borrowed(claim);
+        }
+        let mut claim = claim.clone();
+        for id in &owner.needs {
+            for (component, bytes) in self.residencies.entry(*id).amounts.iter() {
+                claim.add(component, bytes);
+            }
+        }
+        Cow::Owned(claim)
+    }
+
+    pub(super) fn readiness(&self, id: OwnerId) -> Readiness {
+        let owner = &self.owners[id.0];
+        let residence = |id: &ResidencyId| self.residencies.entry(*id).residence;
+        if owner.needs.iter().all(|id| residence(id) == Residence::Resident) {
+            Readiness::Ready
+        } else if owner.pins || owner.needs.iter().any(|id| residence(id) == Residence::Evicting) {
+            Readiness::NotYet
+        } else {
+            Readiness::MustLoad
+        }
+    }
+
+    /// What a job that is to be admitted to the load has to pay for.
+    pub(super) fn amounts_to_load(&self, id: OwnerId) -> Amounts {
+        let mut amounts = Amounts::default();
+        for id in &self.owners[id.0].needs {
+            let entry = self.residencies.entry(*id);
+            if entry.residence == Residence::Absent {
+                entry.amounts.iter().for_each(|(component, bytes)| amounts.add(component, bytes));
+            }
+        }
+        amounts
+    }
+
+    /// Everything that is pinned.
+    pub(super) fn pins(&self) -> Pins<'_> {
+        let pinned = self.residencies.entries.iter().filter(|(_, entry)| entry.pins > 0);
+        // A load that is only tried has no owner yet.
+        let amounts = |entry: &'_ Entry| entry.owner.map(|owner| &self.owners[owner.0].held);
+        let listed =
+            pinned.map(|(index, entry)| (ResidencyId(index), entry.pins, amounts(entry).unwrap_or(&entry.amounts)));
+        Pins(listed.collect())
+    }
+
+    /// Pins what an owner needs. Does nothing where it does already.
+    pub(super) fn pin(&mut self, id: OwnerId) -> bool {
+        let owner = &mut self.owners[id.0];
+        if owner.needs.is_empty() || std::mem::replace(&mut owner.pins, true) {
+            return false;
+        }
+        for id in &owner.needs {
+            self.residencies.entries[id.0].pins += 1;
+        }
+        self.account_reclaimable();
+        true
+    }
+
+    /// Takes back a pin that was only tried.
+    pub(super) fn unpin_tried(&mut self, id: OwnerId) {
+        let owner = &mut self.owners[id.0];
+        owner.pins = false;
+        for id in &owner.needs {
+            self.residencies.entries[id.0].pins -= 1;
+        }
+        self.account_reclaimable();
+    }
+
+    /// Admits a job to the load of what it needs: from here on it is in flight and waits for its first stage as such.
+    pub(super) fn commit_to_load(&mut self, id: OwnerId) {
+        let waiting = self.dequeue(id).expect("it waits");
+        let owner = &mut self.owners[id.0];
+        owner.phase = Phase::InFlight;
+        if let Declared::Job { again, .. } = &mut owner.declared {
+            again.admitted = Some(waiting.age);
+        }
+        self.in_flight.push(id.0);
+        self.requeue(id, waiting);
+        for need in self.owners[id.0].needs.clone() {
+            if self.residencies.entry(need).residence == Residence::Absent {
+                self.begin_load(need, id);
+            }
+        }
+        self.account_reclaimable();
+    }
+
+    fn begin_load(&mut self, id: ResidencyId, loader: OwnerId) {
+        let Resident { name, class, bytes, .. } = self.residencies.entry(id).declared.clone();
+        let declared = Declared::Standing { class, max: None, base: Amounts::default(), retained: true };
+        let owner = Owner { phase: Phase::Ended, ..Owner::new(name, AccountId::ROOT, 0, declared) };
+        let owner = self.insert(Owner { residency: Some(id), ..owner });
+        let amounts = self.residencies.entry(id).amounts.clone();
+        self.charge(owner, &amounts);
+        self.owners[owner.0].hold(class.into(), bytes.0);
+        let entry = &mut self.residencies.entries[id.0];
+        entry.owner = Some(owner);
+        entry.loose = bytes.0;
+        self.note(owner, What::LoadStarted);
+        self.count_in(owner, class.into(), bytes.0);
+        self.call(id, loader);
+    }
+
+    /// Calls a job to load. The bytes are all there: it gets them with the load.
+    fn call(&mut self, id: ResidencyId, loader: OwnerId) {
+        let entry = &mut self.residencies.entries[id.0];
+        entry.residence = Residence::Loading(Loader::Called(loader));
+        self.residencies.orders.push(Order::Load(loader, id));
+    }
+
+    /// The jobs in flight that pin a residency.
+    fn pinners(&self, id: ResidencyId) -> impl Iterator<Item = OwnerId> + '_ {
+        let pins = move |index: &usize| self.owners[*index].pins && self.owners[*index].needs.contains(&id);
+        self.in_flight.iter().copied().filter(pins).map(OwnerId)
+    }
+
+    /// Calls the first job that waits for a load, another one than `before` if there is one; without any, the bytes go
+    /// back.
+    fn take_over(&mut self, id: ResidencyId, before: Option<OwnerId>) {
+        if cfg!(plimsoll_mutant = "loader-cancelled-without-takeover") {
+            return;
+        }
+        let order = |job: &OwnerId| {
+            let owner = &self.owners[job.0];
+            let age = owner.waiting.as_ref().map_or(u64::MAX, |waiting| waiting.age);
+            (Some(*job) == before, std::cmp::Reverse(owner.priority), age)
+        };
+        match self.pinners(id).min_by_key(order) {
+            Some(next) => self.call(id, next),
+            None => self.bytes_are_back(id),
+        }
+    }
+
+    /// An entry's bytes go back: nothing of it is in memory any more.
+    fn bytes_are_back(&mut self, id: ResidencyId) {
+        let entry = &mut self.residencies.entries[id.0];
+        entry.evictions += u64::from(entry.residence == Residence::Evicting);
+        entry.residence = Residence::Absent;
+        entry.loose = 0;
+        let owner = entry.owner.take().expect("its bytes are held");
+        let class = entry.declared.class;
+        self.note(owner, What::Evicted);
+        let left = self.owners[owner.0].holding(class.into());
+        self.give_back(owner, class.into(), left);
+        self.owners.remove(owner.0);
+        self.forget_residency(id);
+    }
+
+    /// Bytes of a residency come back during its load: they stay with it. `true` if so.
+    pub(super) fn keeps_for_load(&mut self, owner: OwnerId, bytes: u64) -> bool {
+        let Some(id) = self.owners[owner.0].residency else { return false };
+        let entry = &mut self.residencies.entries[id.0];
+        let is_loading = matches!(entry.residence, Residence::Loading(_));
+        if is_loading {
+            entry.loose += bytes;
+        }
+        is_loading
+    }
+
+    /// The last reservation of a residency's bytes has come back.
+    pub(super) fn last_piece_is_back(&mut self, id: ResidencyId) {
+        match self.residencies.entry(id).residence {
+            Residence::Loading(Loader::Unwinding(by)) => {
+                let entry = self.residencies.entry(id);
+                let (owner, class) = (entry.owner.expect("its bytes are held"), entry.declared.class);
+                // What the attempt had grown beyond the declared size goes back.
+                let surplus = self.owners[owner.0].holding(class.into()).saturating_sub(entry.declared.bytes.0);
+                let entry = &mut self.residencies.entries[id.0];
+                entry.loose = entry.declared.bytes.0;
+                if surplus > 0 {
+                    let loading = std::mem::replace(&mut entry.residence, Residence::Absent);
+                    self.give_back(owner, class.into(), surplus);
+                    self.residencies.entries[id.0].residence = loading;
+                }
+                self.take_over(id, by);
+            }
+            Residence::Resident | Residence::Evicting => self.bytes_are_back(id),
+            Residence::Loading(_) | Residence::Absent => {}
+        }
+    }
+
+    /// An owner no longer pins what it needs: it has ended, or was not admitted after all.
+    pub(super) fn leave_needs(&mut self, id: OwnerId) {
+        if !std::mem::replace(&mut self.owners[id.0].pins, false) {
+            return;
+        }
+        for need in self.owners[id.0].needs.clone() {
+            self.residencies.entries[need.0].pins -= 1;
+            self.touch(need);
+            let entry = &mut self.residencies.entries[need.0];
+            match &mut entry.residence {
+                Residence::Loading(Loader::Called(by)) if *by == id => self.take_over(need, None),
+                Residence::Loading(Loader::Busy(by) | Loader::Unwinding(by)) if *by == Some(id) => *by = None,
+                _ => {}
+            }
+            self.evict_if_unwanted(need);
+        }
+    }
+
+    /// An owner has ended: nothing of it is needed any more.
+    pub(super) fn forget_needs(&mut self, id: OwnerId) {
+        self.leave_needs(id);
+        for need in std::mem::take(&mut self.owners[id.0].needs) {
+            self.residencies.entries[need.0].users -= 1;
+            self.forget_residency(need);
+        }
+    }
+
+    /// A job that was admitted to a load and is not to enter its first stage stands where it stood before.
+    pub(super) fn leave_before_the_first_stage(&mut self, id: OwnerId) {
+        let owner = &mut self.owners[id.0];
+        let Declared::Job { plan, urgent, running: None, next: 0, again, .. } = &mut owner.declared else { return };
+        if owner.pins && !again.stays && owner.phase == Phase::InFlight {
+            // Back to the ordinary plan, where it was admitted by the urgent reserve's.
+            if let Some(ordinary) = urgent.as_mut().filter(|_| self.accounts.is_urgent(plan.account)) {
+                std::mem::swap(plan, ordinary);
+            }
+            owner.phase = Phase::Fresh;
+            self.in_flight.retain(|index| *index != id.0);
+            self.adopt_plan(id);
+            self.leave_needs(id);
+        }
+    }
+
+    fn touch(&mut self, id: ResidencyId) {
+        let rank = self.residencies.next_rank;
+        self.residencies.next_rank += 1;
+        let now = self.residencies.now;
+        let entry = &mut self.residencies.entries[id.0];
+        (entry.used, entry.rank) = (now, rank);
+    }
+
+    /// Evicts what nobody pins and nobody will ask for again.
+    fn evict_if_unwanted(&mut self, id: ResidencyId) {
+        let entry = self.residencies.entry(id);
+        if (entry.retired || self.closed) && entry.pins == 0 && entry.can_be_evicted() {
+            self.evict(id);
+        }
+    }
+
+    /// Evicts all that nobody pins: nothing new is admitted any more.
+    pub(super) fn evict_all_unwanted(&mut self) {
+        let all: Vec<ResidencyId> = self.residencies.entries.iter().map(|(index, _)| ResidencyId(index)).collect();
+        all.into_iter().for_each(|id| self.evict_if_unwanted(id));
+    }
+
+    /// Begins an eviction: what comes back is granted when it is back.
+    pub(super) fn evict(&mut self, id: ResidencyId) {
+        let entry = &mut self.residencies.entries[id.0];
+        let is_there = entry.residence == Residence::Resident;
+        let owner = entry.owner.expect("its bytes are held");
+        entry.residence = Residence::Evicting;
+        let (class, loose) = (entry.declared.class, std::mem::take(&mut entry.loose));
+        self.note(owner, What::EvictionStarted);
+        // Of a load that nobody wants any more: what is not in use goes back at once.
+        self.give_back(owner, class.into(), loose);
+        if is_there {
+            self.residencies.orders.push(Order::Evict(id));
+        }
+        self.account_reclaimable();
+    }
+
+    fn forget_residency(&mut self, id: ResidencyId) {
+        let entry = self.residencies.entry(id);
+        if entry.retired && entry.users == 0 && entry.residence == Residence::Absent {
+            self.residencies.entries.remove(id.0);
+        }
+    }
+
+    /// Sums up what evictions could free or are about to: what nobody pins.
+    pub(super) fn account_reclaimable(&mut self) {
+        if self.residencies.is_empty() {
+            return;
+        }
+        for component in &mut self.accounts.components {
+            component.reclaimable = 0;
+        }
+        for (index, entry) in &self.residencies.entries {
+            if let Some(owner) = entry.owner
+                && !self.is_pinned(ResidencyId(index))
+            {
+                for (component, bytes) in self.owners[owner.0].held.iter() {
+                    self.accounts.components[component as usize].reclaimable += bytes;
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_pinned(&self, id: ResidencyId) -> bool {
+        if cfg!(plimsoll_mutant = "eviction-of-pinned") {
+            return false;
+        }
+        if cfg!(plimsoll_mutant = "load-evict-ping-pong") {
+            return self.pinners(id).any(|job| self.owners[job.0].waiting.is_none());
+        }
+        self.residencies.entry(id).pins > 0
+    }
+
+    fn requeue(&mut self, id: OwnerId, waiting: Waiting) {
+        self.owners[id.0].waiting = Some(waiting);
+        self.take_place(id);
+    }
+}
