@@ -9,6 +9,7 @@ mod budget;
 mod bytes;
 mod class;
 mod demand;
+pub mod device;
 pub mod ledger;
 pub mod observe;
 pub mod pipeline;

@@ -46,6 +46,16 @@ pub struct Charged<B> {
 }
 
 impl<B> Charged<B> {
+    /// A buffer and what pays for it, as whoever allocated the one for the other knows.
+    pub(crate) fn new(buffer: B, reservation: Reservation) -> Charged<B> {
+        Charged { buffer, reservation }
+    }
+
+    /// The buffer, for this crate's eyes.
+    pub(crate) fn buffer(&self) -> &B {
+        &self.buffer
+    }
+
     /// What the buffer costs.
     pub fn bytes(&self) -> Bytes {
         self.reservation.bytes()

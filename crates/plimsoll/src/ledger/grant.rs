@@ -10,7 +10,7 @@ use super::reservation::Reservation;
 use super::shell::Inner;
 use super::state::{Granted, OwnerId};
 use crate::sync::Arc;
-use crate::{Bytes, Class, Resource};
+use crate::{Bytes, Class, Resource, Slots};
 
 /// Everything that one stage of a job needs to run: bytes to take reservations from, and its slots.
 ///
@@ -47,6 +47,11 @@ impl Grant {
     /// The stage's name.
     pub fn stage(&self) -> &'static str {
         self.stage
+    }
+
+    /// How many slots of a kind the job holds in this stage.
+    pub fn slots(&self, slots: Slots) -> u64 {
+        self.inner.read(|state| state.held_by(self.id, slots.into()))
     }
 
     /// How many bytes of a class are left to be taken.

@@ -95,6 +95,12 @@ impl LedgerState {
         self.owners.iter().map(|(index, _)| OwnerId(index))
     }
 
+    /// What an owner holds of a resource.
+    pub fn held_by(&self, id: OwnerId, resource: Resource) -> u64 {
+        let owner = &self.owners[id.0];
+        owner.holdings.iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1)
+    }
+
     /// One owner; `None` once it has ended and returned everything.
     pub fn owner(&self, id: OwnerId) -> Option<OwnerView> {
         let owner = self.owners.get(id.0)?;

@@ -1,0 +1,237 @@
+//! A device's lanes: threads that take granted work from one queue, each with its own opened driver.
+//!
+//! The queue is short by construction: work on a device holds one of its lanes (a slot of the ledger), and there are as
+//! many threads as slots, so that each piece of work finds a thread that is free or about to be. In which order jobs get
+//! lanes and lease, the ledger has decided.
+//!
+//! A thread's driver sits in a thread-local *seat* while it runs something, so that what comes by way of a pipeline (which
+//! knows nothing of drivers) finds it there.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use super::driver::{Driver, DriverError};
+use super::error::{DeviceError, Loss, StartError};
+use crate::Space;
+use crate::ledger::Ledger;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Arc, Condvar, Mutex, lock, thread, thread_local, wait};
+
+/// Something to do on a lane. Dropped without having been run, it tells whoever waits for it.
+pub(super) type Work = Box<dyn FnOnce() + Send>;
+
+/// What the lanes of a device share, whatever its driver.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    pub(super) number: u16,
+    ledger: Ledger,
+    queue: Mutex<Queue>,
+    bell: Condvar,
+    /// A copy of `queue.lost.is_some()`, to be looked at before each call of the driver.
+    is_lost: AtomicBool,
+}
+
+struct Queue {
+    work: VecDeque<Work>,
+    closed: bool,
+    lost: Option<Loss>,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("work", &self.work.len()).field("lost", &self.lost).finish_non_exhaustive()
+    }
+}
+
+impl Lanes {
+    pub(super) fn new(number: u16, ledger: Ledger) -> Self {
+        let queue = Queue { work: VecDeque::new(), closed: false, lost: None };
+        Self { number, ledger, queue: Mutex::new(queue), bell: Condvar::new(), is_lost: AtomicBool::new(false) }
+    }
+
+    /// Queues work; a device that is closed or lost drops it, which tells whoever waits for it.
+    pub(super) fn submit(&self, work: Work) {
+        let mut queue = lock(&self.queue);
+        if queue.closed || queue.lost.is_some() {
+            // Outside of the lock: it returns a grant.
+            drop(queue);
+            drop(work);
+            return;
+        }
+        queue.work.push_back(work);
+        drop(queue);
+        self.bell.notify_one();
+    }
+
+    /// What there is to do next; `None` when the lane is to end.
+    fn next(&self) -> Option<Work> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(work) = queue.work.pop_front() {
+                return Some(work);
+            }
+            if queue.closed || queue.lost.is_some() {
+                return None;
+            }
+            queue = wait(&self.bell, queue, None);
+        }
+    }
+
+    /// Lets the lanes end when the queue is empty.
+    pub(super) fn close(&self) {
+        lock(&self.queue).closed = true;
+        self.bell.notify_all();
+    }
+
+    pub(super) fn loss(&self) -> Option<Loss> {
+        // Acquire: partner of the Release in `give_up`, whose lock the next line takes anyway.
+        if !self.is_lost.load(Ordering::Acquire) {
+            return None;
+        }
+        lock(&self.queue).lost.clone()
+    }
+
+    /// Why work is not done any more.
+    pub(super) fn refusal(&self) -> DeviceError {
+        match self.loss() {
+            Some(loss) => DeviceError::Lost(loss),
+            None => DeviceError::ShutDown { device: self.number },
+        }
+    }
+
+    /// Gives the device up, once: its limits and what is held of them go together, queued work is refused, and the lanes
+    /// end when what they are at has ended.
+    pub(super) fn give_up(&self, cause: DriverError) -> Loss {
+        let mut queue = lock(&self.queue);
+        if let Some(loss) = &queue.lost {
+            return loss.clone();
+        }
+        let loss = Loss { device: self.number, cause };
+        queue.lost = Some(loss.clone());
+        self.is_lost.store(true, Ordering::Release);
+        let refused = std::mem::take(&mut queue.work);
+        drop(queue);
+        self.bell.notify_all();
+        // First the ledger, so that nothing is granted here any more, then those who were to be next.
+        let _ = self.ledger.resize(Space::device(self.number), crate::Bytes::ZERO);
+        drop(refused);
+        loss
+    }
+}
+
+/// A lane's driver, on the lane's thread.
+pub(super) struct Seat<D: Driver> {
+    pub(super) lanes: Arc<Lanes>,
+    pub(super) lane: D::Lane,
+}
+
+thread_local! {
+    static SEAT: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
+}
+
+/// Calls `f` with the seat of the calling lane; `None` if this is no lane of such a driver, or one that is inside of a
+/// stage already.
+pub(super) fn seated<D: Driver, R>(f: impl FnOnce(&mut Seat<D>) -> R) -> Option<R> {
+    /// Puts the seat back, also when `f` panics.
+    struct Back<D: Driver>(Option<Box<Seat<D>>>);
+    impl<D: Driver> Drop for Back<D> {
+        fn drop(&mut self) {
+            let seat = self.0.take().map(|seat| seat as Box<dyn Any>);
+            SEAT.with(|place| *place.borrow_mut() = seat);
+        }
+    }
+    let seat = SEAT.with(|place| place.borrow_mut().take())?;
+    match seat.downcast::<Seat<D>>() {
+        Ok(seat) => {
+            let mut back = Back(Some(seat));
+            Some(f(back.0.as_mut().expect("put there above")))
+        }
+        Err(other) => {
+            SEAT.with(|place| *place.borrow_mut() = Some(other));
+            None
+        }
+    }
+}
+
+/// The life of a lane's thread: open, work, close.
+fn live<D: Driver>(lanes: &Arc<Lanes>, lane: D::Lane) {
+    let seat: Box<dyn Any> = Box::new(Seat::<D> { lanes: lanes.clone(), lane });
+    SEAT.with(|place| *place.borrow_mut() = Some(seat));
+    while let Some(work) = lanes.next() {
+        // What runs here contains its panics: this is for what a destructor does.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    }
+    // On the thread that opened it.
+    let seat = SEAT.with(|place| place.borrow_mut().take());
+    drop(seat);
+}
+
+/// Starts the threads of a device's lanes, and waits until each has opened the device.
+pub(super) fn start<D: Driver>(
+    lanes: &Arc<Lanes>,
+    driver: &Arc<D>,
+    count: usize,
+    name: &str,
+) -> Result<Vec<thread::JoinHandle<()>>, StartError> {
+    let device = lanes.number;
+    if count == 0 {
+        return Err(StartError::NoLanes { device });
+    }
+    let mut threads = Vec::with_capacity(count);
+    let opened: Arc<Opened> = Arc::new(Opened::default());
+    let mut outcome = Ok(());
+    for lane in 0..count {
+        let (lanes, driver, opened) = (lanes.clone(), driver.clone(), opened.clone());
+        let body = move || match driver.open(lane) {
+            Ok(open) => {
+                opened.tell(Ok(()));
+                live::<D>(&lanes, open);
+            }
+            Err(source) => opened.tell(Err(StartError::Open { device: lanes.number, lane, source })),
+        };
+        match thread::Builder::new().name(format!("{name}{device}-lane{lane}")).spawn(body) {
+            Ok(thread) => threads.push(thread),
+            Err(source) => {
+                outcome = Err(StartError::Thread { device, lane, source });
+                break;
+            }
+        }
+    }
+    let outcome = outcome.and(opened.wait_for(threads.len()));
+    if let Err(error) = outcome {
+        lanes.close();
+        for thread in threads {
+            let _ = thread.join();
+        }
+        return Err(error);
+    }
+    Ok(threads)
+}
+
+/// How many lanes have opened the device, and the first error.
+#[derive(Debug, Default)]
+struct Opened {
+    state: Mutex<(usize, Option<StartError>)>,
+    bell: Condvar,
+}
+
+impl Opened {
+    fn tell(&self, outcome: Result<(), StartError>) {
+        let mut state = lock(&self.state);
+        state.0 += 1;
+        if let Err(error) = outcome {
+            state.1.get_or_insert(error);
+        }
+        drop(state);
+        self.bell.notify_all();
+    }
+
+    fn wait_for(&self, lanes: usize) -> Result<(), StartError> {
+        let mut state = lock(&self.state);
+        while state.0 < lanes {
+            state = wait(&self.bell, state, None);
+        }
+        state.1.take().map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,10 @@
+//! Devices, on simulated cards: what overlaps, what excludes, what is freed when, and what a fault leaves behind.
+
+#[path = "device/faults.rs"]
+mod faults;
+#[path = "device/lanes.rs"]
+mod lanes;
+#[path = "device/memory.rs"]
+mod memory;
+#[path = "device/support.rs"]
+mod support;
