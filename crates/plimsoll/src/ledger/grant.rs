@@ -26,6 +26,7 @@ pub struct Grant {
     left: SmallVec<[(Class, Bytes); 4]>,
     /// The stage is to be run again.
     again: bool,
+    choice: usize,
 }
 
 impl Grant {
@@ -36,7 +37,18 @@ impl Grant {
         stage: &'static str,
         granted: &Granted,
     ) -> Grant {
-        Grant { inner, id, job, stage, left: bytes_of(granted).collect(), again: false }
+        Grant { inner, id, job, stage, left: bytes_of(granted).collect(), again: false, choice: 0 }
+    }
+
+    pub(super) fn with_choice(mut self, choice: usize) -> Grant {
+        self.choice = choice;
+        self
+    }
+
+    /// By which of the job's profiles the stage was granted: 0 is the one that is preferred, 1 the first
+    /// [alternative](super::JobSpec::or).
+    pub fn choice(&self) -> usize {
+        self.choice
     }
 
     /// The job's name.
@@ -97,7 +109,7 @@ impl Grant {
         Charged::with_capacity(reservation, capacity)
     }
 
-    /// Puts a reservation of this job back, so that the stage can take the bytes again.
+    /// Puts a reservation of this job, or what a part of it left, back, so that the stage can take the bytes again.
     ///
     /// # Errors
     ///

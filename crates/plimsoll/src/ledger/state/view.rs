@@ -34,6 +34,8 @@ pub enum Stand {
     Between(usize),
     /// Ended; what it holds is retained.
     Ended,
+    /// A part that ended: what it held is its parent's.
+    HandedOver,
 }
 
 /// A waiting request.
@@ -62,6 +64,10 @@ pub struct OwnerView {
     pub claim: Vec<(usize, u64)>,
     /// What it leaves behind, by index of the component.
     pub leaves: Vec<(usize, u64)>,
+    /// Which of its profiles it goes by: 0 is the one that is preferred.
+    pub choice: usize,
+    /// The job that it is a part of.
+    pub parent: Option<OwnerId>,
 }
 
 impl LedgerState {
@@ -107,6 +113,7 @@ impl LedgerState {
         let stand = match (owner.phase, &owner.declared) {
             (Phase::Fresh, _) => Stand::Fresh,
             (Phase::Ended, _) => Stand::Ended,
+            (Phase::HandedOver, _) => Stand::HandedOver,
             (Phase::InFlight, Declared::Job { running: None, next, .. }) => Stand::Between(*next),
             (Phase::InFlight, Declared::Job { running, .. }) => Stand::Running(*running),
             (Phase::InFlight, Declared::Standing { .. }) => Stand::Running(None),
@@ -122,8 +129,16 @@ impl LedgerState {
         let mut holdings = owner.holdings.to_vec();
         holdings.sort();
         let plain = |amounts: &super::Amounts| amounts.iter().map(|(id, amount)| (id as usize, amount)).collect();
-        let account = owner.account;
-        Some(OwnerView { account, stand, waiting, holdings, claim: plain(&owner.claim), leaves: plain(&owner.leaves) })
+        Some(OwnerView {
+            account: owner.account,
+            stand,
+            waiting,
+            holdings,
+            claim: plain(&owner.claim),
+            leaves: plain(&owner.leaves),
+            choice: self.choice(id),
+            parent: owner.family.parent,
+        })
     }
 
     fn waiting_ages(&self) -> impl Iterator<Item = u64> + '_ {
