@@ -66,6 +66,7 @@ mod trip;
 pub use builder::Builder;
 pub use certificate::{Backlog, Certificate};
 pub use cx::StageCx;
+pub(crate) use cx::Stop;
 pub use error::{JobError, Rejected, Rejection};
 pub use options::{JobOptions, Known, URGENT};
 pub use run_all::RunAll;

@@ -66,6 +66,11 @@ impl Grant {
         self.inner.read(|state| state.held_by(self.id, slots.into()))
     }
 
+    /// The device of which the job holds a lane in this stage.
+    pub fn lane(&self) -> Option<u16> {
+        self.inner.read(|state| state.lane_of(self.id))
+    }
+
     /// How many bytes of a class are left to be taken.
     pub fn left(&self, class: Class) -> Bytes {
         self.left.iter().find(|entry| entry.0 == class).map_or(Bytes::ZERO, |entry| entry.1)

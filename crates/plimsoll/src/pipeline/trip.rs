@@ -92,6 +92,16 @@ enum Cargo<E> {
     Sailing(Sailing<E>),
 }
 
+impl<E> Cargo<E> {
+    /// What the next stage was granted, before it runs.
+    fn grant(&self) -> Option<&Grant> {
+        match self {
+            Cargo::Granted(_, grant) => Some(grant),
+            _ => None,
+        }
+    }
+}
+
 /// Who drives, and so which stages may run here and now.
 enum Driver<'a, 'b> {
     /// The submitter's thread, or one that only came by: no stage runs here.
@@ -246,7 +256,10 @@ impl<E: Send + 'static> Trip<E> {
     fn may_run_here(&self, luggage: &Luggage<E>, driver: &Driver<'_, '_>) -> bool {
         match (&self.line.stages[luggage.stage].place, driver) {
             (Place::Worker(_), Driver::Worker) => !self.line.remote.has_further_downstream(self.stages_left()),
-            (Place::Carried(carrier, _), Driver::Carrier(here)) => Arc::ptr_eq(carrier, here),
+            (Place::Carried(carrier, _), Driver::Carrier(here)) => {
+                let suits = |grant: &Grant| carrier.suits(grant);
+                Arc::ptr_eq(carrier, here) && luggage.cargo.grant().is_none_or(suits)
+            }
             (Place::Task(runtime, _), Driver::Voyage(here, ..)) => runtime.is(here),
             _ => false,
         }
@@ -255,6 +268,14 @@ impl<E: Send + 'static> Trip<E> {
     fn stages_left(&self) -> usize {
         // Relaxed: a hint for the order among jobs.
         self.line.stages.len() - 1 - self.stage.load(Ordering::Relaxed)
+    }
+
+    /// The device of which the stage that waits to be run was granted a lane.
+    fn lane(&self) -> Option<u16> {
+        match &*lock(&self.state) {
+            State::Between(luggage) => luggage.cargo.grant().and_then(Grant::lane),
+            _ => None,
+        }
     }
 
     /// Gives the trip to where its stage runs, to be driven there.
@@ -272,7 +293,7 @@ impl<E: Send + 'static> Trip<E> {
             }
             Place::Carried(carrier, _) => {
                 let ride = Ride { trip, carrier: carrier.clone() };
-                let errand = Errand::new(self.name.clone(), stages_left, Box::new(ride));
+                let errand = Errand::new(self.name.clone(), stages_left, self.lane(), Box::new(ride));
                 // If it panics the errand is dropped, and the job knows.
                 let _ = catch_unwind(AssertUnwindSafe(|| carrier.carry(errand)));
             }
@@ -355,7 +376,12 @@ impl<E: Send + 'static> Trip<E> {
 
 impl<E: Send + 'static> Wake for Trip<E> {
     fn wake(self: Arc<Self>) {
-        self.send_on();
+        // Relaxed: as in `send_on`.
+        match &self.line.stages[self.stage.load(Ordering::Relaxed)].place {
+            // Which of its threads the stage belongs on is known when the grant is taken; that is done here and now.
+            Place::Carried(..) => self.driven_by(Driver::Passer),
+            Place::Worker(_) | Place::Task(..) => self.send_on(),
+        }
     }
 }
 
