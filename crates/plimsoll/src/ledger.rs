@@ -30,6 +30,7 @@ mod shell;
 mod stall;
 #[cfg(feature = "tokio")]
 mod timeout;
+mod used;
 
 use std::sync::Arc as StdArc;
 use std::time::Duration;

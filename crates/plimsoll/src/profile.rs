@@ -113,6 +113,12 @@ impl Profile {
         }
     }
 
+    /// The profile with other peaks.
+    pub(crate) fn map(&self, peak: impl Fn(usize, &StageProfile) -> Demand) -> Profile {
+        let with = |(index, stage): (usize, &StageProfile)| StageProfile { peak: peak(index, stage), ..stage.clone() };
+        Profile { stages: Arc::new(self.stages.iter().enumerate().map(with).collect()) }
+    }
+
     /// The stages in order.
     pub fn stages(&self) -> &[StageProfile] {
         &self.stages

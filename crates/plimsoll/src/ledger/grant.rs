@@ -9,6 +9,7 @@ use super::error::TakeError;
 use super::reservation::Reservation;
 use super::shell::Inner;
 use super::state::{Granted, OwnerId};
+use super::used::Meter;
 use crate::sync::Arc;
 use crate::{Bytes, Class, Resource, Slots};
 
@@ -24,6 +25,7 @@ pub struct Grant {
     job: StdArc<str>,
     stage: &'static str,
     left: SmallVec<[(Class, Bytes); 4]>,
+    meter: Meter,
     /// The stage is to be run again.
     again: bool,
     choice: usize,
@@ -37,7 +39,8 @@ impl Grant {
         stage: &'static str,
         granted: &Granted,
     ) -> Grant {
-        Grant { inner, id, job, stage, left: bytes_of(granted).collect(), again: false, choice: 0 }
+        let left: SmallVec<_> = bytes_of(granted).collect();
+        Grant { inner, id, job, stage, meter: Meter::new(&left), left, again: false, choice: 0 }
     }
 
     pub(super) fn with_choice(mut self, choice: usize) -> Grant {
@@ -76,6 +79,17 @@ impl Grant {
         self.left.iter().find(|entry| entry.0 == class).map_or(Bytes::ZERO, |entry| entry.1)
     }
 
+    /// How many bytes of a class came with the grant.
+    pub fn given(&self, class: Class) -> Bytes {
+        self.meter.of(class).map_or(Bytes::ZERO, |entry| entry.given)
+    }
+
+    /// The most bytes of a class that were out of the grant at once, or would have been had a refused
+    /// [`take`](Grant::take) been served.
+    pub fn used(&self, class: Class) -> Bytes {
+        self.meter.of(class).map_or(Bytes::ZERO, |entry| entry.used)
+    }
+
     /// Takes bytes of a class as a reservation.
     ///
     /// # Errors
@@ -85,11 +99,13 @@ impl Grant {
     pub fn take(&mut self, class: Class, bytes: Bytes) -> Result<Reservation, TakeError> {
         let left = self.left(class);
         let Some(rest) = left.checked_sub(bytes) else {
+            self.meter.asked(class, bytes, left);
             return Err(TakeError { job: self.job.clone(), stage: self.stage, class, requested: bytes, left });
         };
         if let Some(entry) = self.left.iter_mut().find(|entry| entry.0 == class) {
             entry.1 = rest;
         }
+        self.meter.asked(class, bytes, left);
         self.inner.read(|state| state.attach(self.id, class));
         Ok(Reservation::new(self.inner.clone(), self.id, class, bytes))
     }

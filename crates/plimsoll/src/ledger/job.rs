@@ -14,6 +14,7 @@ use super::residency::Need;
 use super::shell::{Answer, Inner, SeatId, Verdict, Waited};
 use super::state::{self, Granted, OwnerId, Parent, Refusal};
 use crate::Profile;
+use crate::observe::What;
 use crate::sync::Arc;
 
 /// A job as it is submitted.
@@ -207,6 +208,16 @@ impl Job {
     /// All profiles that it declared, in order of preference: what [`Grant::choice`] counts.
     pub fn profiles(&self) -> &[Profile] {
         &self.profiles
+    }
+
+    /// Tells the ledger's observers what has happened to the job outside of the ledger.
+    pub(crate) fn note(&self, what: What) {
+        self.inner.read(|state| state.note_of_job(self.id, what));
+    }
+
+    /// Whether it has been admitted and is in flight.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.inner.read(|state| state.is_in_flight(self.id))
     }
 
     /// Changes the priority: a request that waits takes its new place among the others.

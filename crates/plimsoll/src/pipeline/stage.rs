@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::cx::StageCx;
+use super::retry::Retry;
 use super::stats::Meter;
 use super::task::{Runtime, StartFn};
 use super::trip::Value;
@@ -16,6 +17,7 @@ pub(super) struct Stage<E> {
     pub(super) meter: Meter,
     /// How many jobs may be in it at once.
     pub(super) at_most: Option<u64>,
+    pub(super) retry: Option<Retry>,
 }
 
 /// Where a job that was granted the stage runs it. A new kind of stage is a new variant here; what follows from it is in
@@ -29,12 +31,25 @@ pub(super) enum Place<E> {
     Task(Runtime, StartFn<E>),
 }
 
+impl<E> Place<E> {
+    /// The word that traces use.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Place::Worker(_) => "worker",
+            Place::Carried(..) => "carrier",
+            Place::Task(..) => "runtime",
+        }
+    }
+}
+
 /// A stage that runs on a thread from its beginning to its end.
-pub(super) type RunFn<E> = Box<dyn Fn(&mut StageCx<'_>, Value) -> Result<Value, E> + Send + Sync>;
+///
+/// It takes its input out, or leaves it there for another run.
+pub(super) type RunFn<E> = Box<dyn Fn(&mut StageCx<'_>, &mut Option<Value>) -> Result<Value, E> + Send + Sync>;
 
 impl<E> Stage<E> {
     pub(super) fn new(name: &'static str, place: Place<E>) -> Self {
-        Self { name, place, meter: Meter::default(), at_most: None }
+        Self { name, place, meter: Meter::default(), at_most: None, retry: None }
     }
 }
 

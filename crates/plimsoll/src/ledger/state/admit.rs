@@ -55,6 +55,11 @@ impl LedgerState {
         }
     }
 
+    /// Whether an owner has been admitted and has not ended.
+    pub fn is_in_flight(&self, id: OwnerId) -> bool {
+        self.owners[id.0].in_flight()
+    }
+
     /// Changes a job's priority: a request that waits takes its new place, with its age.
     pub fn prioritise(&mut self, id: OwnerId, priority: i32, out: &mut Vec<Outcome>) {
         let waiting = self.dequeue(id);

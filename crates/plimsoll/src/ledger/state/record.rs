@@ -50,6 +50,11 @@ impl LedgerState {
         running.or(waited_for).map(|stage| plans.profile().stages()[stage].name)
     }
 
+    /// Records what has happened to a job outside of the ledger: where it runs, how it ended.
+    pub fn note_of_job(&mut self, id: OwnerId, what: What) {
+        self.note(id, what);
+    }
+
     /// Notes what happened to an owner. Called while the owner is still as it was when it happened.
     pub(super) fn note(&mut self, id: OwnerId, what: What) {
         if !self.record.on {
