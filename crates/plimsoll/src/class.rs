@@ -105,23 +105,37 @@ impl fmt::Debug for Class {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slots {
     name: &'static str,
-    device: Option<u16>,
+    of: Of,
+}
+
+/// Whose slots they are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Of {
+    Anybody,
+    Device(u16),
+    /// The rope of a pipeline with this number.
+    Rope(u16),
 }
 
 impl Slots {
     /// Slots of this name; the name is their identity.
     pub const fn new(name: &'static str) -> Slots {
-        Slots { name, device: None }
+        Slots { name, of: Of::Anybody }
+    }
+
+    /// The tokens of the rope with this number, which is tied to this stage of a pipeline.
+    pub(crate) const fn rope(stage: &'static str, number: u16) -> Slots {
+        Slots { name: stage, of: Of::Rope(number) }
     }
 
     /// The lanes of the device with this number: the threads that feed it.
     pub const fn lane(device: u16) -> Slots {
-        Slots { name: "lane", device: Some(device) }
+        Slots { name: "lane", of: Of::Device(device) }
     }
 
     /// The lease of the device with this number: the right to compute on it.
     pub const fn lease(device: u16) -> Slots {
-        Slots { name: "lease", device: Some(device) }
+        Slots { name: "lease", of: Of::Device(device) }
     }
 
     /// The name; the lanes of all devices have the same one.
@@ -131,23 +145,28 @@ impl Slots {
 
     /// The device that these are slots of, if they are any device's.
     pub const fn device(self) -> Option<u16> {
-        self.device
+        match self.of {
+            Of::Device(device) => Some(device),
+            Of::Anybody | Of::Rope(_) => None,
+        }
     }
 
     /// The slots as traces name them: `threads`, `lane0`.
     pub fn key(self) -> impl fmt::Display {
-        fmt::from_fn(move |f| match self.device {
-            None => f.write_str(self.name),
-            Some(device) => write!(f, "{}{device}", self.name),
+        fmt::from_fn(move |f| match self.of {
+            Of::Anybody => f.write_str(self.name),
+            Of::Device(device) => write!(f, "{}{device}", self.name),
+            Of::Rope(_) => write!(f, "rope of {}", self.name),
         })
     }
 }
 
 impl fmt::Display for Slots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.device {
-            None => f.pad(self.name),
-            Some(device) => f.pad(&format!("{} of device {device}", self.name)),
+        match self.of {
+            Of::Anybody => f.pad(self.name),
+            Of::Device(device) => f.pad(&format!("{} of device {device}", self.name)),
+            Of::Rope(_) => f.pad(&format!("tokens of the rope at {}", self.name)),
         }
     }
 }

@@ -65,7 +65,6 @@ mod driver;
 mod error;
 mod lanes;
 mod running;
-mod set;
 pub mod simulate;
 
 pub use buffer::{DeviceBuffer, Staged};
@@ -73,7 +72,6 @@ pub use cx::{LaneCx, LeaseCx};
 pub use driver::{Driver, DriverError, DriverLane, Paid};
 pub use error::{DeviceError, Loss, StageError, StartError};
 pub use running::Running;
-pub use set::DeviceSet;
 
 use lanes::{Lanes, Seat};
 
@@ -147,7 +145,7 @@ impl<D: Driver> Device<D> {
         R: Send + 'static,
         E: Send + 'static,
     {
-        self.run(grant, |seat, grant| cx::on_lane(seat, grant, None, f))
+        self.run(grant, |seat, grant| cx::on_lane(seat, grant, f))
     }
 
     /// Runs a stage that computes. The grant names [a lane and the lease](Demand::on_lease) of this device; all of it, and
@@ -158,12 +156,7 @@ impl<D: Driver> Device<D> {
         R: Send + 'static,
         E: Send + 'static,
     {
-        self.run(grant, |seat, grant| cx::on_lease(seat, grant, None, f))
-    }
-
-    /// Whether the calling thread is one of its lanes, between two stages.
-    fn is_here(&self) -> bool {
-        lanes::is_lane_of::<D>(&self.crew.lanes)
+        self.run(grant, |seat, grant| cx::on_lease(seat, grant, f))
     }
 
     fn run<R, E>(

@@ -52,10 +52,7 @@ struct Report<Out, E> {
 
 impl<Out: Send + 'static, E: Send> Delivery<E> for Report<Out, E> {
     fn began(&mut self) {
-        // A job that starts again begins more than once.
-        if std::mem::replace(&mut self.began, true) {
-            return;
-        }
+        self.began = true;
         lock(&self.board.news).waiting -= 1;
         self.board.changed.notify_one();
     }

@@ -8,32 +8,32 @@ use crate::sync::{Mutex, lock, thread};
 
 /// Where a stage runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+enum Kind {
     Worker,
     Carried,
     Task,
 }
 
-pub(super) const KINDS: [Kind; 3] = [Kind::Worker, Kind::Carried, Kind::Task];
+const KINDS: [Kind; 3] = [Kind::Worker, Kind::Carried, Kind::Task];
 
 /// One thread that runs whatever comes: errands and futures. It ends with its last handle.
 #[derive(Clone)]
-pub(super) struct Hand {
+struct Hand {
     work: mpsc::Sender<Box<dyn FnOnce() + Send>>,
 }
 
 impl Hand {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let (work, to_do) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         drop(thread::spawn(move || to_do.into_iter().for_each(|work| work())));
         Self { work }
     }
 
-    pub(super) fn carrier(&self) -> Arc<dyn Carrier> {
+    fn carrier(&self) -> Arc<dyn Carrier> {
         Arc::new(self.clone())
     }
 
-    pub(super) fn runtime(&self) -> Runtime {
+    fn runtime(&self) -> Runtime {
         let hand = self.clone();
         Runtime::new(move |task| Arc::new(Polled { hand: hand.clone(), task: Mutex::new(Some(task)) }).wake())
     }
@@ -67,7 +67,7 @@ impl Wake for Polled {
 }
 
 /// Ready at the second poll.
-pub(super) async fn once_around() {
+async fn once_around() {
     let mut polled = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut polled, true) {

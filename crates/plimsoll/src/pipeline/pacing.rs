@@ -1,0 +1,322 @@
+//! Pacing: how much work *should* be in progress, where memory says how much may be.
+//!
+//! The slowest station of a line is its *drum*: what it cannot take, nobody needs to have made. A *rope* lets a new job in
+//! when an old one is through, so that the jobs in progress are just enough to keep the drum busy ([`work_in_progress`]),
+//! and another one does the same at each stage that multiplies a job's bytes ([`Rope::of`]): bytes are made when the drum
+//! will soon need them, and what is cheap is made ahead.
+//!
+//! The [`Pacer`] is pure. It is told when stages end and how long they took, and says how many tokens each rope has. It has
+//! no clock and no thread and waits for nothing; the pipeline drives it, and so does a simulator in virtual time. It does
+//! not hold the tokens either: they are slots in the ledger's vector, asked for together with the bytes. So a token is
+//! never waited for while bytes are held beyond what the safety check has allowed for, comes back however a job ends, and
+//! a pacer that was never told anything, or wrong things, can slow a line down but not stop it: each rope has a token at
+//! least.
+//!
+//! `docs/pacing.md` tells what follows from all this, with measurements.
+
+mod estimate;
+mod memory;
+mod rope;
+mod rule;
+
+use std::collections::BTreeMap;
+
+use self::estimate::{Moments, Times};
+use self::rule::TOKENS_MAX;
+use crate::{Budget, Bytes, Demand, Profile, Slots, Space};
+
+pub use self::rope::Rope;
+pub use self::rule::{LOSS, erlang_b, spread, utilisation, work_in_progress};
+
+/// How the work in progress is limited, apart from the budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Pacing {
+    /// As much as keeps the slowest station busy, found out while running. Nothing needs to be set.
+    #[default]
+    Auto,
+    /// That many jobs at once, whatever they are doing. For comparison.
+    Fixed(u64),
+    /// As much as the budget admits. For comparison.
+    Unpaced,
+}
+
+/// Something that serves so many jobs at a time: the threads of a pool, a device, a stage with a limit of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Station {
+    /// The name, as reports show it.
+    pub name: &'static str,
+    /// How many jobs it serves at a time; `None` where there is no limit.
+    pub servers: Option<u64>,
+}
+
+/// Which station serves each stage, before anything is known of times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The stations.
+    pub stations: Vec<Station>,
+    /// The stages in order.
+    pub stages: Vec<Site>,
+}
+
+/// Where a stage runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The stage.
+    pub stage: &'static str,
+    /// The station that serves it: an index into [`Layout::stations`].
+    pub station: usize,
+}
+
+impl Layout {
+    fn servers(&self, station: usize) -> Option<u64> {
+        self.stations[station].servers.map(|servers| servers.max(1))
+    }
+}
+
+/// A class of work: jobs of about the same size, whose times are estimated together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkClass(u32);
+
+impl WorkClass {
+    /// The class of jobs with this profile. Two classes for each doubling of the most that a job holds.
+    pub fn of(profile: &Profile) -> WorkClass {
+        let most = profile.stages().iter().map(|stage| {
+            let bytes = stage.peak.iter().filter(|(resource, _)| matches!(resource, crate::Resource::Class(_)));
+            bytes.fold(0u64, |sum, (_, bytes)| sum.saturating_add(bytes))
+        });
+        let most = most.max().unwrap_or(0).max(1);
+        let octave = most.ilog2();
+        let upper_half = octave > 0 && most >> (octave - 1) & 1 == 1;
+        WorkClass(2 * octave + u32::from(upper_half))
+    }
+}
+
+/// What the pacer has made of what it was told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// The drum: an index into [`Layout::stations`]. `None` while times are not known.
+    pub drum: Option<usize>,
+    /// The space whose limit is slower than the drum, if one is: then memory sets the pace.
+    pub memory: Option<Space>,
+    /// Seconds between two jobs when the drum, or memory, is used to the full.
+    pub interval_seconds: f64,
+    /// How many jobs are on average anywhere but at the drum, at that rate (a).
+    pub on_the_way: f64,
+    /// How much that varies; see [`spread`].
+    pub spread: f64,
+}
+
+/// Decides how many tokens each rope has. See the [module documentation](self).
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    pacing: Pacing,
+    layout: Layout,
+    ropes: Vec<Rope>,
+    tokens: Vec<u64>,
+    times: Times,
+    /// Bytes at the peak of each stage, by class of work and space.
+    bytes: BTreeMap<(u32, Space), Vec<u64>>,
+    limits: BTreeMap<Space, u64>,
+    started: u64,
+    pace: Pace,
+}
+
+impl Pacer {
+    /// A pacer for a line with this layout and these ropes, the first of which is the source's.
+    ///
+    /// # Panics
+    ///
+    /// If a rope is tied to a stage that the layout does not have, or there is no rope at all.
+    pub fn new(pacing: Pacing, layout: Layout, ropes: Vec<Rope>) -> Pacer {
+        let stages = layout.stages.len();
+        assert!(!ropes.is_empty() && ropes.iter().all(|rope| rope.last < stages), "ropes belong to stages");
+        let ropes = match pacing {
+            Pacing::Auto => ropes,
+            Pacing::Fixed(_) => vec![ropes[0]],
+            Pacing::Unpaced => Vec::new(),
+        };
+        let pace = Pace { drum: None, memory: None, interval_seconds: 0.0, on_the_way: 0.0, spread: 0.0 };
+        let tokens = vec![TOKENS_MAX; ropes.len()];
+        let times = Times::new(stages);
+        let (bytes, limits) = (BTreeMap::new(), BTreeMap::new());
+        let mut pacer = Pacer { pacing, layout, ropes, tokens, times, bytes, limits, started: 0, pace };
+        match pacing {
+            Pacing::Auto => pacer.warm_up(),
+            Pacing::Fixed(jobs) => pacer.tokens[0] = jobs.clamp(1, TOKENS_MAX),
+            Pacing::Unpaced => {}
+        }
+        pacer
+    }
+
+    /// The ropes, the source's first.
+    pub fn ropes(&self) -> &[Rope] {
+        &self.ropes
+    }
+
+    /// The slots that a rope's tokens are.
+    pub fn slots(&self, rope: usize) -> Slots {
+        Slots::rope(self.layout.stages[self.ropes[rope].first].stage, rope as u16)
+    }
+
+    /// The ropes as limits of a child ledger.
+    pub fn budget(&self) -> Budget {
+        (0..self.ropes.len()).fold(Budget::new(), |budget, rope| budget.slots(self.slots(rope), self.tokens[rope]))
+    }
+
+    /// A profile with the tokens that its jobs need, stage by stage, beside everything else.
+    pub fn tie(&self, profile: &Profile) -> Profile {
+        let last = profile.stages().len().saturating_sub(1);
+        let tied = |stage: usize, demand: &Demand, is_keep: bool| {
+            let held = |rope: &Rope| rope.spans(stage) && !(is_keep && (stage == rope.last || stage == last));
+            let ropes = self.ropes.iter().enumerate().filter(|(_, rope)| held(rope));
+            ropes.fold(demand.clone(), |demand, (at, _)| demand.slots(self.slots(at), 1))
+        };
+        profile.stages().iter().enumerate().fold(Profile::new(), |all, (at, stage)| {
+            all.stage(stage.name, tied(at, &stage.peak, false), tied(at, &stage.keep, true))
+        })
+    }
+
+    /// How many tokens each rope has: at least one.
+    pub fn tokens(&self) -> &[u64] {
+        &self.tokens
+    }
+
+    /// What it has made of what it was told.
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// The layout that it was made for.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Takes note of what jobs of this profile hold, and says which class of work they are.
+    pub fn classify(&mut self, profile: &Profile) -> WorkClass {
+        let class = WorkClass::of(profile);
+        if !self.bytes.keys().any(|key| key.0 == class.0) {
+            for (space, (peaks, _)) in rope::by_space(profile) {
+                self.bytes.insert((class.0, space), peaks);
+            }
+        }
+        class
+    }
+
+    /// How many bytes of a space the line may use; without it, memory is taken for plenty.
+    pub fn set_limit(&mut self, space: Space, limit: Bytes) {
+        self.limits.insert(space, limit.0);
+    }
+
+    /// A stage of a job has ended well: it `ran` for so many nanoseconds, after its grant had `waited` for a server. A stage
+    /// that failed or was cancelled says nothing about how long a stage takes, and is not reported.
+    ///
+    /// Returns whether the number of tokens has changed.
+    pub fn stage_ended(&mut self, class: WorkClass, stage: usize, ran: u64, waited: u64) -> bool {
+        if self.pacing != Pacing::Auto {
+            return false;
+        }
+        self.times.add(class.0, stage, ran as f64, waited as f64);
+        self.started += u64::from(stage == 0);
+        let before = self.tokens.clone();
+        if !self.times.is_complete() {
+            self.warm_up();
+        } else if stage + 1 == self.layout.stages.len() || self.pace.drum.is_none() {
+            self.tune();
+        }
+        self.tokens != before
+    }
+
+    /// Nothing is known of some stage yet: a few jobs are let in, and one more for each that comes out of the first stage,
+    /// up to as many as can be served at once.
+    fn warm_up(&mut self) {
+        let servers = |station: usize| self.layout.servers(station);
+        let used = || self.layout.stages.iter().map(|site| site.station);
+        let first = servers(self.layout.stages[0].station);
+        let only_one = used().all(|station| station == self.layout.stages[0].station);
+        let start = match first {
+            Some(servers) if only_one => servers,
+            _ => 1 + used().filter_map(servers).min().unwrap_or(1),
+        };
+        let mut stations: Vec<usize> = used().collect();
+        stations.sort_unstable();
+        stations.dedup();
+        let at_once: u64 = stations.into_iter().map(|station| servers(station).unwrap_or(1)).sum();
+        let source = start + self.started.min(at_once.saturating_sub(start));
+        for (at, tokens) in self.tokens.iter_mut().enumerate() {
+            *tokens = if at == 0 { source } else { start.min(source) };
+        }
+    }
+
+    fn tune(&mut self) {
+        let Some((pace, targets)) = self.targets() else { return };
+        self.pace = pace;
+        for (rope, target) in targets.into_iter().enumerate() {
+            // No more jobs can be inside than are in the line.
+            let target = if rope == 0 { target } else { target.min(self.tokens[0] as f64) };
+            self.aim(rope, target, pace.memory.is_some());
+        }
+    }
+
+    /// The pace, and the number of tokens that each rope should have, before rounding.
+    fn targets(&self) -> Option<(Pace, Vec<f64>)> {
+        let (drum, interval) = self.find_drum()?;
+        let interval = interval * self.times.doubt(|stage| self.layout.stages[stage].station == drum);
+        let servers = self.layout.servers(drum).unwrap_or(1);
+        let at_drum = |stage: usize| self.layout.stages[stage].station == drum;
+        let drum_cv2 = self.times.sum(|stage, times| at_drum(stage).then(|| times.service())).cv2();
+        let way = self.times.sum(|stage, times| (!at_drum(stage)).then(|| times.service()));
+        let on_the_way = way.mean / interval;
+        let spread = rule::spread(way.cv2(), drum_cv2);
+        let waiting = (0..self.layout.stations.len()).filter(|station| *station != drum).filter_map(|station| {
+            let (load, times) = self.load(station)?;
+            Some(rule::queue(self.layout.servers(station)?, load / interval, (spread + times.cv2()) / 2.0))
+        });
+        let mut targets = vec![rule::work_in_progress(on_the_way, servers, spread, LOSS) + waiting.sum::<f64>()];
+        for rope in &self.ropes[1..] {
+            let inside = |stage: usize| rope.spans(stage) && !at_drum(stage);
+            let way = self.times.sum(|stage, times| inside(stage).then(|| times.held()));
+            let mut drums = (0..self.layout.stages.len()).filter(|stage| at_drum(*stage));
+            targets.push(if drums.all(|stage| rope.spans(stage)) {
+                rule::work_in_progress(way.mean / interval, servers, rule::spread(way.cv2(), drum_cv2), LOSS)
+            } else {
+                let span = self.times.sum(|stage, times| rope.spans(stage).then(|| times.held()));
+                rule::work_in_progress(span.mean / interval, 1, rule::spread(span.cv2(), drum_cv2), LOSS)
+            });
+        }
+        let bounded = memory::Rooms::new(self).bound(interval, &targets);
+        let (memory, interval) = bounded.as_ref().map_or((None, interval), |bound| (Some(bound.space), bound.interval));
+        if let Some(bound) = bounded {
+            // Rounding and the reluctance to change are for estimates; these are whole numbers that fit.
+            targets = bound.tokens.into_iter().zip(targets).map(|(fits, wanted)| fits.min(wanted.ceil())).collect();
+        }
+        let pace = Pace { drum: Some(drum), memory, interval_seconds: interval * 1e-9, on_the_way, spread };
+        Some((pace, targets))
+    }
+
+    /// Sets a rope's tokens, unless the target is so near that it may be chance. They at most double at a time, so that
+    /// what a first few samples say by chance is corrected by the next ones before much is made of it.
+    fn aim(&mut self, rope: usize, target: f64, exact: bool) {
+        let target = if target.is_finite() { target.clamp(1.0, TOKENS_MAX as f64) } else { 1.0 };
+        let tokens = self.tokens[rope] as f64;
+        if exact || target > tokens + 0.25 || target < tokens - 1.25 {
+            let whole = if exact { target } else { (target - 0.25).ceil() };
+            self.tokens[rope] = (whole as u64).clamp(1, 2 * self.tokens[rope] + 1);
+        }
+    }
+
+    /// Nanoseconds between two jobs if this station alone set the pace, and its times.
+    fn load(&self, station: usize) -> Option<(f64, Moments)> {
+        let servers = self.layout.servers(station)?;
+        let times =
+            self.times.sum(|stage, times| (self.layout.stages[stage].station == station).then(|| times.service()));
+        Some((times.mean / servers as f64, times))
+    }
+
+    /// The station with the most to do for each of its servers. The drum stays what it was until another is clearly slower.
+    fn find_drum(&self) -> Option<(usize, f64)> {
+        let loads = (0..self.layout.stations.len()).filter_map(|station| Some((station, self.load(station)?.0)));
+        let (slowest, load) = loads.max_by(|one, other| one.1.total_cmp(&other.1)).filter(|entry| entry.1 > 0.0)?;
+        let before = self.pace.drum.and_then(|drum| Some((drum, self.load(drum)?.0)));
+        Some(before.filter(|before| load < before.1 * 1.05).unwrap_or((slowest, load)))
+    }
+}

@@ -1,0 +1,96 @@
+//! Where memory sets the pace: the largest rate at which the jobs in progress fit, and the tokens that go with it.
+//!
+//! More jobs than that would not only wait: what is made ahead takes the room in which the jobs before it multiply, and so
+//! fewer of those run side by side. The ledger keeps all of them able to finish; that they finish soon is decided here.
+
+use super::{Pacer, Rope};
+use crate::Space;
+
+/// How the bytes of jobs in progress add up, space by space.
+pub(super) struct Rooms {
+    rooms: Vec<Room>,
+    /// Nanoseconds that a job takes as a whole, and inside each inner rope.
+    whole: f64,
+    spans: Vec<f64>,
+}
+
+struct Room {
+    space: Space,
+    limit: f64,
+    /// What a job holds outside of the inner ropes, on average.
+    base: f64,
+    /// What it holds in addition inside of each.
+    extra: Vec<f64>,
+}
+
+/// The best that fits.
+pub(super) struct Bound {
+    /// The space that is full at a higher rate.
+    pub(super) space: Space,
+    /// Nanoseconds between two jobs.
+    pub(super) interval: f64,
+    /// For each rope, the source's first.
+    pub(super) tokens: Vec<f64>,
+}
+
+impl Rooms {
+    pub(super) fn new(pacer: &Pacer) -> Rooms {
+        let times = &pacer.times;
+        let inner = &pacer.ropes[1..];
+        let whole = times.sum(|_, times| Some(times.service())).mean;
+        let span = |rope: &Rope| times.sum(|stage, times| rope.spans(stage).then(|| times.held())).mean;
+        let room = |(&space, &limit): (&Space, &u64)| {
+            // Bytes by time, over the time: a mean over the stages that are picked, in the present mix of jobs.
+            let mean = |picked: &dyn Fn(usize) -> bool| {
+                let area = times.mean_of(|class, stage, times| match pacer.bytes.get(&(class, space)) {
+                    Some(peaks) if picked(stage) => peaks[stage] as f64 * times.held().mean,
+                    _ => 0.0,
+                });
+                let time = times.mean_of(|_, stage, times| if picked(stage) { times.held().mean } else { 0.0 });
+                if time > 0.0 { area / time } else { 0.0 }
+            };
+            let base = mean(&|stage| !inner.iter().any(|rope| rope.spans(stage)));
+            let extra = inner.iter().map(|rope| (mean(&|stage| rope.spans(stage)) - base).max(0.0)).collect();
+            Room { space, limit: limit as f64, base, extra }
+        };
+        let rooms = pacer.limits.iter().filter(|entry| *entry.1 > 0).map(room).collect();
+        Rooms { rooms, whole, spans: inner.iter().map(span).collect() }
+    }
+
+    /// `None` where the wanted tokens fit. Otherwise the fastest pace, not faster than one job in each `interval`, whose
+    /// jobs fit.
+    pub(super) fn bound(&self, interval: f64, wanted: &[f64]) -> Option<Bound> {
+        let mut space = self.too_small_for(wanted)?;
+        let mut interval = interval;
+        loop {
+            let tokens = self.tokens(interval);
+            match self.too_small_for(&tokens) {
+                Some(full) if tokens.iter().any(|tokens| *tokens > 1.0) => space = full,
+                _ => return Some(Bound { space, interval, tokens: self.spare(interval, tokens) }),
+            }
+            interval *= 1.02;
+        }
+    }
+
+    /// Little's law: how many jobs are in progress, and inside of each inner rope.
+    fn tokens(&self, interval: f64) -> Vec<f64> {
+        let spans = std::iter::once(&self.whole).chain(&self.spans);
+        spans.map(|span| (span / interval).ceil().max(1.0)).collect()
+    }
+
+    /// Where only one job at a time multiplies, one more that is made ahead takes no room from it.
+    fn spare(&self, interval: f64, mut tokens: Vec<f64>) -> Vec<f64> {
+        if tokens[1..].iter().all(|tokens| *tokens <= 1.0) {
+            tokens[0] = (self.whole / interval).ceil() + 1.0;
+        }
+        tokens
+    }
+
+    fn too_small_for(&self, tokens: &[f64]) -> Option<Space> {
+        let full = |room: &&Room| {
+            let inside: f64 = room.extra.iter().zip(&tokens[1..]).map(|(extra, tokens)| extra * tokens).sum();
+            room.base * tokens[0] + inside > room.limit
+        };
+        self.rooms.iter().find(full).map(|room| room.space)
+    }
+}
