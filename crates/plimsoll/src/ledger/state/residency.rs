@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use super::accounts::AccountId;
 use super::amounts::Amounts;
 use super::owner::{Declared, Owner, OwnerId, Phase, Waiting};
-use super::{LedgerState, Outcome, Refusal};
+use super::{LedgerState, Outcome};
 use crate::ledger::error::ReserveError;
 use crate::observe::What;
 use crate::{Bytes, Class};
@@ -86,6 +86,36 @@ pub(super) enum Loader {
     Unwinding(Option<OwnerId>),
 }
 
+/// A residency, as simulators, checkers and tests see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ResidencyView {
+    /// Where it stands.
+    pub stand: ResidencyStand,
+    /// How many jobs in flight pin it.
+    pub pins: u32,
+    /// What is held for it.
+    pub held: Bytes,
+    /// How many residencies were used less recently.
+    pub rank: usize,
+}
+
+/// Where a residency stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ResidencyStand {
+    /// Nothing of it is there.
+    Absent,
+    /// It falls to this job to load it.
+    Called(OwnerId),
+    /// It is being loaded.
+    Loading,
+    /// A load was given up, and what that had made is not gone yet.
+    Unwinding,
+    /// It is there.
+    Resident,
+    /// It is to go, and is not gone yet.
+    Evicting,
+}
+
 /// What is known of one residency.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
@@ -97,7 +127,7 @@ pub(super) struct Entry {
     pub(super) owner: Option<OwnerId>,
     /// Bytes that came back during the load: they stay with the entry until the load is over, so that whoever takes over
     /// need not ask for them again.
-    loose: u64,
+    pub(super) loose: u64,
     /// How many jobs in flight pin it.
     pub(super) pins: u32,
     /// How many jobs exist that need it.
@@ -115,7 +145,7 @@ pub(super) struct Entry {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Residencies {
     pub(super) entries: Slab<Entry>,
-    orders: Vec<Order>,
+    pub(super) orders: Vec<Order>,
     /// The latest time that an event brought.
     pub(super) now: u64,
     next_rank: u64,
@@ -225,77 +255,25 @@ impl LedgerState {
         !self.residencies.is_empty()
     }
 
+    /// One residency; `None` once it is retired and gone.
+    pub fn residency(&self, id: ResidencyId) -> Option<ResidencyView> {
+        let entry = self.residencies.entries.get(id.0)?;
+        let stand = match entry.residence {
+            Residence::Absent => ResidencyStand::Absent,
+            Residence::Loading(Loader::Called(job)) => ResidencyStand::Called(job),
+            Residence::Loading(Loader::Busy(_)) => ResidencyStand::Loading,
+            Residence::Loading(Loader::Unwinding(_)) => ResidencyStand::Unwinding,
+            Residence::Resident => ResidencyStand::Resident,
+            Residence::Evicting => ResidencyStand::Evicting,
+        };
+        let held = entry.owner.map_or(0, |owner| self.owners[owner.0].holding(entry.declared.class.into()));
+        let rank = self.residencies.entries.iter().filter(|(_, other)| other.rank < entry.rank).count();
+        Some(ResidencyView { stand, pins: entry.pins, held: Bytes(held), rank })
+    }
+
     /// Takes what is to be done about residencies since the last call.
     pub fn drain_orders(&mut self) -> impl Iterator<Item = Order> + '_ {
         self.residencies.orders.drain(..)
-    }
-
-    /// The residency that falls to this job to be loaded and was not taken yet.
-    pub fn next_load(&self, job: OwnerId) -> Option<ResidencyId> {
-        let is_called =
-            |id: &ResidencyId| self.residencies.entry(*id).residence == Residence::Loading(Loader::Called(job));
-        self.owners[job.0].needs.iter().copied().find(is_called)
-    }
-
-    /// Begins the load that falls to this job: the owner whose reservation of the residency's bytes is now out.
-    pub fn take_load(&mut self, job: OwnerId) -> Option<(ResidencyId, OwnerId)> {
-        let id = self.next_load(job)?;
-        let entry = &mut self.residencies.entries[id.0];
-        entry.residence = Residence::Loading(Loader::Busy(Some(job)));
-        entry.loose = 0;
-        let (owner, class) = (entry.owner.expect("its bytes are held"), entry.declared.class);
-        self.attach(owner, class);
-        Some((id, owner))
-    }
-
-    /// The highest priority among the jobs that wait for a residency.
-    pub fn load_priority(&self, id: ResidencyId) -> Option<i32> {
-        self.pinners(id).map(|job| self.owners[job.0].priority).max()
-    }
-
-    /// The load is done: the value is there. `false` if nobody wants it any more, and it is to be dropped.
-    pub fn loaded(&mut self, id: ResidencyId, out: &mut Vec<Outcome>) -> bool {
-        let entry = &mut self.residencies.entries[id.0];
-        let wanted = match entry.residence {
-            Residence::Loading(Loader::Busy(_)) => true,
-            Residence::Evicting => false,
-            other => panic!("a load ended that was not begun: {other:?}"),
-        };
-        if wanted {
-            entry.residence = Residence::Resident;
-            entry.loads += 1;
-            let (owner, class) = (entry.owner.expect("its bytes are held"), entry.declared.class);
-            let loose = std::mem::take(&mut entry.loose);
-            self.touch(id);
-            self.note(owner, What::Loaded);
-            self.give_back(owner, class.into(), loose);
-            self.evict_if_unwanted(id);
-        }
-        self.settle(out);
-        wanted
-    }
-
-    /// The load was given up, before its reservations come back. Another job that waits takes over once they are; with
-    /// `failure` all that wait are told of it instead, and are refused.
-    pub fn give_up_load(&mut self, id: ResidencyId, failure: Option<Arc<str>>, out: &mut Vec<Outcome>) {
-        let entry = &mut self.residencies.entries[id.0];
-        let by = match entry.residence {
-            Residence::Loading(Loader::Busy(by)) => by,
-            Residence::Evicting => return,
-            other => panic!("a load was given up that was not begun: {other:?}"),
-        };
-        entry.residence = Residence::Loading(Loader::Unwinding(by));
-        let owner = entry.owner.expect("its bytes are held");
-        self.note(owner, What::LoadFailed);
-        if let Some(why) = failure {
-            let name = self.residencies.entry(id).declared.name.clone();
-            let waiting: Vec<OwnerId> = self.pinners(id).filter(|job| self.owners[job.0].waiting.is_some()).collect();
-            for job in waiting {
-                self.refuse(job, Refusal::LoadFailed { residency: name.clone(), why: why.clone() }, out);
-                self.leave_before_the_first_stage(job);
-            }
-        }
-        self.settle(out);
     }
 
     // What follows is called from within the events of others.
@@ -396,100 +374,6 @@ impl LedgerState {
         self.account_reclaimable();
     }
 
-    fn begin_load(&mut self, id: ResidencyId, loader: OwnerId) {
-        let Resident { name, class, bytes, .. } = self.residencies.entry(id).declared.clone();
-        let declared = Declared::Standing { class, max: None, base: Amounts::default(), retained: true };
-        let owner = Owner { phase: Phase::Ended, ..Owner::new(name, AccountId::ROOT, 0, declared) };
-        let owner = self.insert(Owner { residency: Some(id), ..owner });
-        let amounts = self.residencies.entry(id).amounts.clone();
-        self.charge(owner, &amounts);
-        self.owners[owner.0].hold(class.into(), bytes.0);
-        let entry = &mut self.residencies.entries[id.0];
-        entry.owner = Some(owner);
-        entry.loose = bytes.0;
-        self.note(owner, What::LoadStarted);
-        self.count_in(owner, class.into(), bytes.0);
-        self.call(id, loader);
-    }
-
-    /// Calls a job to load. The bytes are all there: it gets them with the load.
-    fn call(&mut self, id: ResidencyId, loader: OwnerId) {
-        let entry = &mut self.residencies.entries[id.0];
-        entry.residence = Residence::Loading(Loader::Called(loader));
-        self.residencies.orders.push(Order::Load(loader, id));
-    }
-
-    /// The jobs in flight that pin a residency.
-    fn pinners(&self, id: ResidencyId) -> impl Iterator<Item = OwnerId> + '_ {
-        let pins = move |index: &usize| self.owners[*index].pins && self.owners[*index].needs.contains(&id);
-        self.in_flight.iter().copied().filter(pins).map(OwnerId)
-    }
-
-    /// Calls the first job that waits for a load, another one than `before` if there is one; without any, the bytes go
-    /// back.
-    fn take_over(&mut self, id: ResidencyId, before: Option<OwnerId>) {
-        if cfg!(plimsoll_mutant = "loader-cancelled-without-takeover") {
-            return;
-        }
-        let order = |job: &OwnerId| {
-            let owner = &self.owners[job.0];
-            let age = owner.waiting.as_ref().map_or(u64::MAX, |waiting| waiting.age);
-            (Some(*job) == before, std::cmp::Reverse(owner.priority), age)
-        };
-        match self.pinners(id).min_by_key(order) {
-            Some(next) => self.call(id, next),
-            None => self.bytes_are_back(id),
-        }
-    }
-
-    /// An entry's bytes go back: nothing of it is in memory any more.
-    fn bytes_are_back(&mut self, id: ResidencyId) {
-        let entry = &mut self.residencies.entries[id.0];
-        entry.evictions += u64::from(entry.residence == Residence::Evicting);
-        entry.residence = Residence::Absent;
-        entry.loose = 0;
-        let owner = entry.owner.take().expect("its bytes are held");
-        let class = entry.declared.class;
-        self.note(owner, What::Evicted);
-        let left = self.owners[owner.0].holding(class.into());
-        self.give_back(owner, class.into(), left);
-        self.owners.remove(owner.0);
-        self.forget_residency(id);
-    }
-
-    /// Bytes of a residency come back during its load: they stay with it. `true` if so.
-    pub(super) fn keeps_for_load(&mut self, owner: OwnerId, bytes: u64) -> bool {
-        let Some(id) = self.owners[owner.0].residency else { return false };
-        let entry = &mut self.residencies.entries[id.0];
-        let is_loading = matches!(entry.residence, Residence::Loading(_));
-        if is_loading {
-            entry.loose += bytes;
-        }
-        is_loading
-    }
-
-    /// The last reservation of a residency's bytes has come back.
-    pub(super) fn last_piece_is_back(&mut self, id: ResidencyId) {
-        match self.residencies.entry(id).residence {
-            Residence::Loading(Loader::Unwinding(by)) => {
-                let entry = self.residencies.entry(id);
-                let (owner, class) = (entry.owner.expect("its bytes are held"), entry.declared.class);
-                // What the attempt had grown beyond the declared size goes back.
-                let surplus = self.owners[owner.0].holding(class.into()).saturating_sub(entry.declared.bytes.0);
-                let entry = &mut self.residencies.entries[id.0];
-                entry.loose = entry.declared.bytes.0;
-                if surplus > 0 {
-                    let loading = std::mem::replace(&mut entry.residence, Residence::Absent);
-                    self.give_back(owner, class.into(), surplus);
-                    self.residencies.entries[id.0].residence = loading;
-                }
-                self.take_over(id, by);
-            }
-            Residence::Resident | Residence::Evicting => self.bytes_are_back(id),
-            Residence::Loading(_) | Residence::Absent => {}
-        }
-    }
-
     /// An owner no longer pins what it needs: it has ended, or was not admitted after all.
     pub(super) fn leave_needs(&mut self, id: OwnerId) {
         if !std::mem::replace(&mut self.owners[id.0].pins, false) {
@@ -533,7 +417,7 @@ impl LedgerState {
         }
     }
 
-    fn touch(&mut self, id: ResidencyId) {
+    pub(super) fn touch(&mut self, id: ResidencyId) {
         let rank = self.residencies.next_rank;
         self.residencies.next_rank += 1;
         let now = self.residencies.now;
@@ -542,7 +426,7 @@ impl LedgerState {
     }
 
     /// Evicts what nobody pins and nobody will ask for again.
-    fn evict_if_unwanted(&mut self, id: ResidencyId) {
+    pub(super) fn evict_if_unwanted(&mut self, id: ResidencyId) {
         let entry = self.residencies.entry(id);
         if (entry.retired || self.closed) && entry.pins == 0 && entry.can_be_evicted() {
             self.evict(id);
@@ -571,7 +455,7 @@ impl LedgerState {
         self.account_reclaimable();
     }
 
-    fn forget_residency(&mut self, id: ResidencyId) {
+    pub(super) fn forget_residency(&mut self, id: ResidencyId) {
         let entry = self.residencies.entry(id);
         if entry.retired && entry.users == 0 && entry.residence == Residence::Absent {
             self.residencies.entries.remove(id.0);
