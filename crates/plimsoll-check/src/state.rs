@@ -550,6 +550,7 @@ impl Step<'_> {
         let name = Arc::clone(&self.setup.names[actor]);
         let justified = match refusal {
             Refusal::Closed => self.state.closed,
+            Refusal::ParentEnded => false,
             Refusal::NeverFits(_) => rules::attainable(self.setup, self.state, actor).is_err(),
             Refusal::LoadFailed { .. } => false,
         };
@@ -558,6 +559,7 @@ impl Step<'_> {
         }
         let why = match refusal {
             Refusal::Closed => "closed",
+            Refusal::ParentEnded => "its parent has ended",
             Refusal::NeverFits(_) => "never fits any more",
             Refusal::LoadFailed { .. } => "what it needs could not be loaded",
         };

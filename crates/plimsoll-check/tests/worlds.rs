@@ -213,7 +213,7 @@ fn everything_at_once() {
         .reservations(1, ReservationKind::new("cache", A, Bytes(1)).grows_to(Bytes(2)).child("tenant").cancels())
         .resize(Space::HOST, Bytes(4))
         .closes();
-    holds("everything at once", 37_533, world);
+    holds("everything at once", 30_302, world);
 }
 
 /// The worlds in which rules that look right deadlock: safety checked for growth only, the head of the queue owed the next

@@ -65,6 +65,7 @@ mod driver;
 mod error;
 mod lanes;
 mod running;
+mod set;
 pub mod simulate;
 
 pub use buffer::{DeviceBuffer, Staged};
@@ -72,6 +73,7 @@ pub use cx::{LaneCx, LeaseCx};
 pub use driver::{Driver, DriverError, DriverLane, Paid};
 pub use error::{DeviceError, Loss, StageError, StartError};
 pub use running::Running;
+pub use set::DeviceSet;
 
 use lanes::{Lanes, Seat};
 
@@ -145,7 +147,7 @@ impl<D: Driver> Device<D> {
         R: Send + 'static,
         E: Send + 'static,
     {
-        self.run(grant, |seat, grant| cx::on_lane(seat, grant, f))
+        self.run(grant, |seat, grant| cx::on_lane(seat, grant, None, f))
     }
 
     /// Runs a stage that computes. The grant names [a lane and the lease](Demand::on_lease) of this device; all of it, and
@@ -156,7 +158,12 @@ impl<D: Driver> Device<D> {
         R: Send + 'static,
         E: Send + 'static,
     {
-        self.run(grant, |seat, grant| cx::on_lease(seat, grant, f))
+        self.run(grant, |seat, grant| cx::on_lease(seat, grant, None, f))
+    }
+
+    /// Whether the calling thread is one of its lanes, between two stages.
+    fn is_here(&self) -> bool {
+        lanes::is_lane_of::<D>(&self.crew.lanes)
     }
 
     fn run<R, E>(

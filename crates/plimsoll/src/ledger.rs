@@ -30,6 +30,7 @@ mod shell;
 mod stall;
 #[cfg(feature = "tokio")]
 mod timeout;
+mod used;
 
 use std::sync::Arc as StdArc;
 use std::time::Duration;
@@ -105,9 +106,13 @@ impl Ledger {
     /// ledger is closed.
     #[track_caller]
     pub fn submit(&self, spec: JobSpec) -> Result<Job, SubmitError> {
-        let (name, profile) = (spec.name.clone(), spec.profile.clone());
+        if !spec.belongs_to(&self.inner) {
+            return Err(SubmitError::OtherLedger { job: spec.name });
+        }
+        let name = spec.name.clone();
+        let profiles = std::iter::once(&spec.profile).chain(&spec.alternatives).cloned().collect();
         let id = self.inner.read(|state| state.submit(self.account, spec))?;
-        Ok(Job::new(self.inner.clone(), id, name, profile))
+        Ok(Job::new(self.inner.clone(), id, name, profiles))
     }
 
     /// Sets a new limit for a space of this ledger or child. A lower one takes effect stepwise, as jobs finish, never

@@ -91,6 +91,18 @@ pub enum What {
     StageRetried,
     /// A job has gone back to before its first stage.
     Restarted,
+    /// A stage of a pipeline begins to run. It was granted before; in between its job waited for a place to run.
+    Began {
+        /// Where: on a `worker` of the pool, a `carrier`'s thread, or a `runtime`.
+        place: &'static str,
+    },
+    /// A job of a pipeline has its result, or its error. [`What::Ended`] follows, once it is off the ledger's books.
+    Finished {
+        /// How: with a `result`, or `failed`, `panicked`, `cancelled`, `timed_out`, `shut_down`, `forsaken`, `not_entered`.
+        how: &'static str,
+        /// Its deadline had passed.
+        late: bool,
+    },
     /// A job has ended, or the last part of a reservation was returned. A job's buffers may outlive it.
     Ended,
     /// More or less is held of a resource than before.
@@ -142,6 +154,8 @@ impl What {
             What::StageEnded => "stage_ended",
             What::StageRetried => "stage_retried",
             What::Restarted => "restarted",
+            What::Began { .. } => "began",
+            What::Finished { .. } => "finished",
             What::Ended => "ended",
             What::Changed { .. } => "changed",
             What::Resized { .. } | What::ResizedSlots { .. } => "resized",

@@ -52,10 +52,12 @@ mod builder;
 mod certificate;
 mod clock;
 mod cx;
+mod drift;
 mod error;
 mod line;
 mod options;
 pub mod pacing;
+mod retry;
 mod run_all;
 mod stage;
 mod stats;
@@ -67,8 +69,11 @@ mod trip;
 pub use builder::Builder;
 pub use certificate::{Backlog, Certificate};
 pub use cx::StageCx;
+pub(crate) use cx::Stop;
+pub use drift::{Drift, Learning, WINDOW};
 pub use error::{JobError, Rejected, Rejection};
 pub use options::{JobOptions, Known, URGENT};
+pub use retry::{Failure, Retry};
 pub use run_all::RunAll;
 pub use stage::{Carrier, Errand};
 pub use stats::{Event, StageStats};
@@ -162,6 +167,11 @@ where
         self.line.stages.iter().map(|stage| stage.meter.read(stage.name)).collect()
     }
 
+    /// What the stages held, against what was declared for them: the worst of their last [`WINDOW`] runs, in order of stages.
+    pub fn drift(&self) -> Vec<Drift> {
+        self.line.drifts.report(|index| self.line.stages[index].name)
+    }
+
     /// What the budget means for the [largest job](Builder::largest), if that was declared.
     pub fn certificate(&self) -> Option<&Certificate> {
         self.certificate.as_ref()
@@ -206,12 +216,17 @@ where
         if let Err(reason) = builder::same_stages(&profile, &self.line.stages) {
             return Err((input, reason));
         }
-        let spec = JobSpec { name: options.name.clone(), ..JobSpec::new("", self.line.ties.with(&profile)) };
-        let job = match self.line.ledger.submit(spec.priority(options.priority)) {
+        let take_on = |profile: &Profile| {
+            let spec = JobSpec { name: options.name.clone(), ..JobSpec::new("", self.line.ties.with(profile)) };
+            self.line.ledger.submit(spec.priority(options.priority))
+        };
+        // What was learned never makes a job impossible that would fit as it was declared.
+        let corrected = self.line.drifts.correct(&profile).and_then(|profile| take_on(&profile).ok());
+        let job = match corrected.map_or_else(|| take_on(&profile), Ok) {
             Ok(job) => job,
             Err(reason) => return Err((input, reason.into())),
         };
-        let trip = Trip::new(&self.line, job, options, Box::new(input), delivery);
+        let trip = Trip::new(&self.line, job, profile, options, Box::new(input), delivery);
         if !self.line.enlist(&trip) {
             let input = trip.unpack().downcast::<In>().expect("packed above");
             return Err((*input, Rejection::Closed));

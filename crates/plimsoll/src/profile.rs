@@ -36,6 +36,25 @@ pub struct StageProfile {
     pub peak: Demand,
     /// What the job still holds afterwards.
     pub keep: Demand,
+    /// The parts of the job that may run while it is in this stage, beside what the job itself holds.
+    pub parts: Vec<Parts>,
+}
+
+/// So many parts of one shape, for which a stage of their parent makes room: see [`Profile::parts`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Parts {
+    /// How many there are.
+    pub count: u64,
+    /// What the largest of them needs.
+    pub profile: Profile,
+}
+
+impl StageProfile {
+    /// The most that the job itself holds of a resource in this stage: its peak, and what its parts have left to it.
+    pub(crate) fn own(&self, resource: Resource) -> u64 {
+        let left = self.parts.iter().map(|parts| parts.profile.leaves(resource).saturating_mul(parts.count));
+        left.fold(self.peak.of(resource), u64::saturating_add)
+    }
 }
 
 impl Profile {
@@ -47,8 +66,57 @@ impl Profile {
     /// Adds a stage at the end.
     #[must_use]
     pub fn stage(mut self, name: &'static str, peak: Demand, keep: Demand) -> Profile {
-        Arc::make_mut(&mut self.stages).push(StageProfile { name, peak, keep });
+        Arc::make_mut(&mut self.stages).push(StageProfile { name, peak, keep, parts: Vec::new() });
         self
+    }
+
+    /// Makes room in the last stage for `count` parts that need no more than `part`: jobs of their own that are submitted
+    /// with [`JobSpec::part_of`](crate::JobSpec::part_of) while this one is in flight. What a part leaves behind is this
+    /// job's from the moment in which the part ends, so the stage may keep it.
+    ///
+    /// The room is as much as it takes to run them one after another: the results of all of them and the largest one
+    /// without its own. More run at the same time when there is more free. Calls for parts of different shapes add up.
+    ///
+    /// ```
+    /// use plimsoll::{Bytes, Class, Demand, Profile, Space};
+    /// const CIRCUIT: Class = Class::new("circuit", Space::HOST);
+    /// const ABC: Class = Class::new("abc", Space::HOST);
+    /// const PROOFS: Class = Class::new("proofs", Space::HOST);
+    /// let (circuit, proof) = (Demand::new().bytes(CIRCUIT, Bytes(2)), Demand::new().bytes(PROOFS, Bytes(1)));
+    /// let partition = Profile::new().stage("prove", Demand::new().bytes(ABC, Bytes(16)).bytes(PROOFS, Bytes(1)), proof);
+    /// let proofs = Demand::new().bytes(PROOFS, Bytes(10));
+    /// // In the first stage, 2 are held by the job itself, and up to 9 + 17 by its ten partitions.
+    /// let job = Profile::new()
+    ///     .stage("prove partitions", circuit, proofs.clone())
+    ///     .parts(10, &partition)
+    ///     .stage("assemble", proofs, Demand::new());
+    /// assert!(job.check().is_ok());
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Without a stage to belong to.
+    #[must_use]
+    pub fn parts(mut self, count: u64, part: &Profile) -> Profile {
+        let stage = Arc::make_mut(&mut self.stages).last_mut().expect("parts belong to a stage; add one first");
+        if count > 0 {
+            stage.parts.push(Parts { count, profile: part.clone() });
+        }
+        self
+    }
+
+    /// What a job with this profile leaves behind of a resource when it ends. Slots are not left behind.
+    pub(crate) fn leaves(&self, resource: Resource) -> u64 {
+        match (resource, self.stages.last()) {
+            (Resource::Class(_), Some(last)) => last.keep.of(resource),
+            _ => 0,
+        }
+    }
+
+    /// The profile with other peaks.
+    pub(crate) fn map(&self, peak: impl Fn(usize, &StageProfile) -> Demand) -> Profile {
+        let with = |(index, stage): (usize, &StageProfile)| StageProfile { peak: peak(index, stage), ..stage.clone() };
+        Profile { stages: Arc::new(self.stages.iter().enumerate().map(with).collect()) }
     }
 
     /// The stages in order.
@@ -60,8 +128,8 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// A profile has at least one stage; no stage keeps more of a resource than its peak, nor has a peak below what
-    /// the stage before it kept.
+    /// A profile has at least one stage; no stage keeps more of a resource than its peak and what its parts leave to it,
+    /// nor has a peak below what the stage before it kept. The same goes for the profiles of parts.
     pub fn check(&self) -> Result<(), ProfileError> {
         if self.stages.is_empty() {
             return Err(ProfileError::NoStages);
@@ -69,9 +137,12 @@ impl Profile {
         let nothing = Demand::new();
         let mut brought = &nothing;
         for stage in self.stages.iter() {
+            for parts in &stage.parts {
+                parts.profile.check()?;
+            }
             for (held, what) in [(brought, Held::Brought), (&stage.keep, Held::Kept)] {
                 for (resource, amount) in held.iter() {
-                    let peak = stage.peak.of(resource);
+                    let peak = if what == Held::Kept { stage.own(resource) } else { stage.peak.of(resource) };
                     if amount > peak {
                         return Err(ProfileError::PeakTooLow { stage: stage.name, resource, peak, what, amount });
                     }

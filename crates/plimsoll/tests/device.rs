@@ -6,5 +6,9 @@ mod faults;
 mod lanes;
 #[path = "device/memory.rs"]
 mod memory;
+#[path = "device/pipelines.rs"]
+mod pipelines;
+#[path = "device/sharing.rs"]
+mod sharing;
 #[path = "device/support.rs"]
 mod support;

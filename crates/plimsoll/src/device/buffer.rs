@@ -16,38 +16,41 @@ use crate::{Bytes, Class};
 /// Memory and what pays for it; freed first, returned after.
 pub(super) type Held<D> = Charged<<D as Driver>::Memory>;
 
-/// Where buffers go that a stage is done with, until the device is synchronised. `None` when the stage is over.
-pub(super) struct Yard<D: Driver>(Arc<Mutex<Option<Vec<Held<D>>>>>);
+/// Where pieces go that are let go while a stage may be using them, until its lane is synchronised. `None` when the stage is
+/// over.
+pub(super) struct Yard<D: Driver>(Arc<Mutex<Option<Vec<Piece<D>>>>>);
 
 impl<D: Driver> Yard<D> {
     pub(super) fn open() -> Self {
         Yard(Arc::new(Mutex::new(Some(Vec::new()))))
     }
 
-    fn put(&self, held: Held<D>) {
-        // Out of the lock before it is freed: that returns bytes, which wakes others.
-        let now = match &mut *lock(&self.0) {
+    /// Takes a piece in; gives it back when the stage is over.
+    fn put(&self, piece: Piece<D>) -> Option<Piece<D>> {
+        match &mut *lock(&self.0) {
             Some(yard) => {
-                yard.push(held);
+                yard.push(piece);
                 None
             }
-            None => Some(held),
-        };
-        drop(now);
+            None => Some(piece),
+        }
     }
 
-    /// Whether its stage is over, or is this one.
-    fn is_settled_for(&self, other: &Yard<D>) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || lock(&self.0).is_none()
+    fn is(&self, other: &Yard<D>) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn is_open(&self) -> bool {
+        lock(&self.0).is_some()
     }
 
     /// Takes what has come together so far. The stage goes on.
-    pub(super) fn empty(&self) -> Vec<Held<D>> {
+    pub(super) fn empty(&self) -> Vec<Piece<D>> {
         lock(&self.0).as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Takes everything. The stage is over.
-    pub(super) fn close(&self) -> Vec<Held<D>> {
+    pub(super) fn close(&self) -> Vec<Piece<D>> {
         lock(&self.0).take().unwrap_or_default()
     }
 }
@@ -58,24 +61,58 @@ impl<D: Driver> Clone for Yard<D> {
     }
 }
 
-/// Memory of the device and the right to it, back to back. Inside of a stage it may be used, so dropping it is put off.
-struct Piece<D: Driver> {
+/// Device memory, what pays for it, and the stages that may be using it. Dropped, it goes through the yards of those that are
+/// not over, one after the other, and is freed after the last.
+pub(super) struct Piece<D: Driver> {
     /// Taken only by those who consume the piece.
     held: Option<Held<D>>,
-    yard: Yard<D>,
+    users: Mutex<Vec<Yard<D>>>,
 }
 
 impl<D: Driver> Piece<D> {
+    fn new(held: Held<D>, user: Yard<D>) -> Self {
+        Piece { held: Some(held), users: Mutex::new(vec![user]) }
+    }
+
     fn held(&self) -> &Held<D> {
         self.held.as_ref().expect("it is there until the piece is consumed")
+    }
+
+    /// Notes that a stage may be using it.
+    fn used_by(&self, user: &Yard<D>) {
+        let mut users = lock(&self.users);
+        users.retain(|other| other.is_open() && !other.is(user));
+        users.push(user.clone());
+    }
+
+    /// Whether no stage but this one can be using it.
+    fn is_used_by_none_but(&self, user: &Yard<D>) -> bool {
+        lock(&self.users).iter().all(|other| other.is(user) || !other.is_open())
+    }
+
+    /// What it holds, if no stage but this one, whose lane has just been synchronised, can be using it.
+    pub(super) fn into_held(mut self, user: &Yard<D>) -> Option<Held<D>> {
+        if self.is_used_by_none_but(user) {
+            return self.held.take();
+        }
+        lock(&self.users).retain(|other| !other.is(user));
+        None
     }
 }
 
 impl<D: Driver> Drop for Piece<D> {
     fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            self.yard.put(held);
+        let Some(held) = self.held.take() else { return };
+        let mut users = std::mem::take(&mut *lock(&self.users));
+        let mut held = Some(held);
+        while let Some(yard) = users.pop() {
+            let piece = Piece { held: held.take(), users: Mutex::new(std::mem::take(&mut users)) };
+            let Some(mut back) = yard.put(piece) else { return };
+            held = back.held.take();
+            users = std::mem::take(&mut *lock(&back.users));
         }
+        // Under no lock: it returns bytes, which wakes others.
+        drop(held);
     }
 }
 
@@ -93,7 +130,7 @@ pub struct DeviceBuffer<'lease, D: Driver> {
 
 impl<D: Driver> DeviceBuffer<'_, D> {
     pub(super) fn new(held: Held<D>, yard: Yard<D>) -> Self {
-        DeviceBuffer { piece: Piece { held: Some(held), yard }, lease: PhantomData }
+        DeviceBuffer { piece: Piece::new(held, yard), lease: PhantomData }
     }
 
     /// The memory, to hand to the driver's own calls.
@@ -117,10 +154,10 @@ impl<D: Driver> DeviceBuffer<'_, D> {
 }
 
 /// Device memory that belongs to a job between its stages: what was staged in and waits for the lease, or a result that
-/// waits to be fetched. Nothing uses it, and nothing can: the stage that wants to takes it on with
-/// [`adopt`](super::LaneCx::adopt).
+/// waits to be fetched; or to everybody, as a resident key in an [`Arc`](std::sync::Arc). The stage that uses it takes it on with
+/// [`adopt`](super::LaneCx::adopt), or has it [lent](super::LaneCx::lend) to it; several stages at once may.
 ///
-/// It may be dropped anywhere; it is freed, and its bytes return after.
+/// It may be dropped anywhere. It is freed when no stage uses it any more, and its bytes return after.
 pub struct Staged<D: Driver> {
     piece: Piece<D>,
 }
@@ -136,9 +173,15 @@ impl<D: Driver> Staged<D> {
         self.piece.held().class()
     }
 
+    /// The memory, for a stage that will have synchronised before its yard closes.
+    pub(super) fn lend(&self, yard: &Yard<D>) -> &D::Memory {
+        self.piece.used_by(yard);
+        self.piece.held().buffer()
+    }
+
     /// The same memory, in the hands of a stage; itself, where another stage may still be at it.
     pub(super) fn into_buffer<'lease>(mut self, yard: Yard<D>) -> Result<DeviceBuffer<'lease, D>, Self> {
-        if !self.piece.yard.is_settled_for(&yard) {
+        if !self.piece.is_used_by_none_but(&yard) {
             return Err(self);
         }
         let held = self.piece.held.take().expect("it is there until the piece is consumed");

@@ -14,11 +14,12 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::buffer::{DeviceBuffer, Held, Staged, Yard};
+use super::buffer::{DeviceBuffer, Piece, Staged, Yard};
 use super::driver::{Driver, DriverError, DriverLane, Paid};
 use super::error::{DeviceError, StageError};
 use super::lanes::{Lanes, Seat};
-use crate::ledger::{Charged, Grant};
+use crate::ledger::{Charged, Grant, Reservation};
+use crate::pipeline::Stop;
 use crate::{Bytes, Class, Slots, Space};
 
 /// What a stage on a lane sees: the device's memory and copies, and its own grant.
@@ -29,6 +30,7 @@ pub struct LaneCx<'lease, D: Driver> {
     lane: &'lease mut D::Lane,
     grant: &'lease mut Grant,
     yard: Yard<D>,
+    stop: Option<&'lease Stop>,
     /// The device was out of memory in this stage, and said so.
     out_of_memory: Option<Short>,
     brand: PhantomData<fn(&'lease ()) -> &'lease ()>,
@@ -53,6 +55,12 @@ impl<'lease, D: Driver> LaneCx<'lease, D> {
         self.grant
     }
 
+    /// Whether somebody wants the job to end: a long stage looks now and then, and returns any error. Only a pipeline's job
+    /// can be told so.
+    pub fn is_cancelled(&self) -> bool {
+        self.stop.is_some_and(Stop::is_set)
+    }
+
     /// Allocates device memory, paid for from the grant.
     ///
     /// Where the grant or the device has too little left because of buffers that this stage has dropped already, those are
@@ -71,8 +79,28 @@ impl<'lease, D: Driver> LaneCx<'lease, D> {
             self.reap()?;
         }
         let reservation = self.grant.take(class, bytes)?;
+        self.allocate_for(reservation).map_err(|(error, reservation)| {
+            // It is this job's own, so it is taken back.
+            let _ = self.grant.put_back(reservation);
+            error
+        })
+    }
+
+    /// Allocates device memory for a reservation that is there already: that of a residency that is being loaded, say.
+    ///
+    /// # Errors
+    ///
+    /// As [`allocate`](LaneCx::allocate); the reservation comes back.
+    pub fn allocate_for(
+        &mut self,
+        reservation: Reservation,
+    ) -> Result<DeviceBuffer<'lease, D>, (DeviceError, Reservation)> {
+        let (class, bytes) = (reservation.class(), reservation.bytes());
+        if class.space() != Space::device(self.device()) {
+            return Err((DeviceError::OtherSpace { class, device: self.device() }, reservation));
+        }
         let memory = match self.call(|lane| lane.allocate(Paid::new(bytes))) {
-            Err(DeviceError::Driver { source: DriverError::OutOfMemory { .. }, .. }) if self.reap()? => {
+            Err(DeviceError::Driver { source: DriverError::OutOfMemory { .. }, .. }) if self.reap() != Ok(false) => {
                 self.call(|lane| lane.allocate(Paid::new(bytes)))
             }
             other => other,
@@ -82,11 +110,7 @@ impl<'lease, D: Driver> LaneCx<'lease, D> {
                 self.out_of_memory = None;
                 Ok(DeviceBuffer::new(Charged::new(memory, reservation), self.yard.clone()))
             }
-            Err(error) => {
-                // It is this job's own, so it is taken back.
-                let _ = self.grant.put_back(reservation);
-                Err(error)
-            }
+            Err(error) => Err((error, reservation)),
         }
     }
 
@@ -138,6 +162,19 @@ impl<'lease, D: Driver> LaneCx<'lease, D> {
         staged.into_buffer(self.yard.clone())
     }
 
+    /// Uses what an earlier stage kept and leaves it where it is: an input that is kept for another try, or a resident key
+    /// that other stages use at the same time. Should it be dropped meanwhile, it is freed after this stage.
+    ///
+    /// # Errors
+    ///
+    /// If it is another device's.
+    pub fn lend<'a>(&self, staged: &'a Staged<D>) -> Result<&'a D::Memory, DeviceError> {
+        if staged.class().space() != Space::device(self.device()) {
+            return Err(DeviceError::OtherSpace { class: staged.class(), device: self.device() });
+        }
+        Ok(staged.lend(&self.yard))
+    }
+
     /// Waits until everything that was begun on this lane is done.
     ///
     /// # Errors
@@ -165,7 +202,8 @@ impl<'lease, D: Driver> LaneCx<'lease, D> {
             return Ok(false);
         }
         let settled = self.settle();
-        for held in dropped {
+        for piece in dropped {
+            let Some(held) = piece.into_held(&self.yard) else { continue };
             let (memory, reservation) = held.into_parts();
             drop(memory);
             // Another job's (a shared input, say) cannot be taken again here; it returns to the ledger.
@@ -252,25 +290,27 @@ fn call<L, R>(
 /// How a stage ended. What is left on the device is freed when this is dropped: before the grant.
 pub(super) struct Ended<D: Driver, R, E> {
     pub(super) result: Result<R, StageError<E>>,
-    pub(super) left: Vec<Held<D>>,
+    pub(super) left: Vec<Piece<D>>,
 }
 
 /// Runs a stage on the lane whose seat this is. The caller drops what is left, and then the grant.
 pub(super) fn on_lane<D: Driver, R, E>(
     seat: &mut Seat<D>,
     grant: &mut Grant,
+    stop: Option<&Stop>,
     f: impl for<'lease> FnOnce(&mut LaneCx<'lease, D>) -> Result<R, E>,
 ) -> Ended<D, R, E> {
-    run(seat, grant, &[("lane", Slots::lane)], |cx| f(&mut cx.lane))
+    run(seat, grant, stop, &[("lane", Slots::lane)], |cx| f(&mut cx.lane))
 }
 
 /// The same for a stage that computes.
 pub(super) fn on_lease<D: Driver, R, E>(
     seat: &mut Seat<D>,
     grant: &mut Grant,
+    stop: Option<&Stop>,
     f: impl for<'lease> FnOnce(&mut LeaseCx<'lease, D>) -> Result<R, E>,
 ) -> Ended<D, R, E> {
-    run(seat, grant, &[("lane", Slots::lane), ("lease", Slots::lease)], f)
+    run(seat, grant, stop, &[("lane", Slots::lane), ("lease", Slots::lease)], f)
 }
 
 type Needed = (&'static str, fn(u16) -> Slots);
@@ -278,6 +318,7 @@ type Needed = (&'static str, fn(u16) -> Slots);
 fn run<D: Driver, R, E>(
     seat: &mut Seat<D>,
     grant: &mut Grant,
+    stop: Option<&Stop>,
     needed: &[Needed],
     f: impl for<'lease> FnOnce(&mut LeaseCx<'lease, D>) -> Result<R, E>,
 ) -> Ended<D, R, E> {
@@ -295,7 +336,7 @@ fn run<D: Driver, R, E>(
     }
     let yard = Yard::open();
     // Who was granted no lease gets to see the lane alone.
-    let lane = LaneCx { lanes, lane, grant, yard: yard.clone(), out_of_memory: None, brand: PhantomData };
+    let lane = LaneCx { lanes, lane, grant, yard: yard.clone(), stop, out_of_memory: None, brand: PhantomData };
     let mut cx = LeaseCx { lane };
     let outcome = catch_unwind(AssertUnwindSafe(|| f(&mut cx)));
     let settled = match catch_unwind(AssertUnwindSafe(|| cx.settle())) {

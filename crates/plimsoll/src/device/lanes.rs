@@ -15,11 +15,35 @@ use super::driver::{Driver, DriverError};
 use super::error::{DeviceError, Loss, StartError};
 use crate::Space;
 use crate::ledger::Ledger;
+use crate::pipeline::Errand;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, lock, thread, thread_local, wait};
 
-/// Something to do on a lane. Dropped without having been run, it tells whoever waits for it.
-pub(super) type Work = Box<dyn FnOnce() + Send>;
+/// Something to do on a lane.
+pub(super) enum Work {
+    /// Dropped without having been run, it tells whoever waits for it.
+    Own(Box<dyn FnOnce() + Send>),
+    /// A pipeline's. It is run in any case: where there is no device any more its stage says so, by an error of the pipeline's
+    /// own type.
+    Errand(Errand),
+}
+
+impl Work {
+    fn run(self) {
+        match self {
+            Work::Own(work) => work(),
+            Work::Errand(errand) => errand.run(),
+        }
+    }
+
+    /// What becomes of it when the device is lost.
+    fn refuse(self) {
+        match self {
+            Work::Own(work) => drop(work),
+            Work::Errand(errand) => errand.run(),
+        }
+    }
+}
 
 /// What the lanes of a device share, whatever its driver.
 #[derive(Debug)]
@@ -50,13 +74,22 @@ impl Lanes {
         Self { number, ledger, queue: Mutex::new(queue), bell: Condvar::new(), is_lost: AtomicBool::new(false) }
     }
 
-    /// Queues work; a device that is closed or lost drops it, which tells whoever waits for it.
-    pub(super) fn submit(&self, work: Work) {
+    /// Queues work; a device that is closed or lost refuses it.
+    pub(super) fn submit(&self, work: Box<dyn FnOnce() + Send>) {
+        self.queue(Work::Own(work));
+    }
+
+    /// Queues an errand of a pipeline.
+    pub(super) fn carry(&self, errand: Errand) {
+        self.queue(Work::Errand(errand));
+    }
+
+    fn queue(&self, work: Work) {
         let mut queue = lock(&self.queue);
         if queue.closed || queue.lost.is_some() {
             // Outside of the lock: it returns a grant.
             drop(queue);
-            drop(work);
+            work.refuse();
             return;
         }
         queue.work.push_back(work);
@@ -115,7 +148,9 @@ impl Lanes {
         self.bell.notify_all();
         // First the ledger, so that nothing is granted here any more, then those who were to be next.
         let _ = self.ledger.resize(Space::device(self.number), crate::Bytes::ZERO);
-        drop(refused);
+        for work in refused {
+            work.refuse();
+        }
         loss
     }
 }
@@ -154,13 +189,22 @@ pub(super) fn seated<D: Driver, R>(f: impl FnOnce(&mut Seat<D>) -> R) -> Option<
     }
 }
 
+/// Whether the calling thread is one of these lanes, between two stages.
+pub(super) fn is_lane_of<D: Driver>(lanes: &Arc<Lanes>) -> bool {
+    SEAT.with(|place| {
+        let seat = place.borrow();
+        let seat = seat.as_ref().and_then(|seat| seat.downcast_ref::<Seat<D>>());
+        seat.is_some_and(|seat| Arc::ptr_eq(&seat.lanes, lanes))
+    })
+}
+
 /// The life of a lane's thread: open, work, close.
 fn live<D: Driver>(lanes: &Arc<Lanes>, lane: D::Lane) {
     let seat: Box<dyn Any> = Box::new(Seat::<D> { lanes: lanes.clone(), lane });
     SEAT.with(|place| *place.borrow_mut() = Some(seat));
     while let Some(work) = lanes.next() {
         // What runs here contains its panics: this is for what a destructor does.
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work.run()));
     }
     // On the thread that opened it.
     let seat = SEAT.with(|place| place.borrow_mut().take());

@@ -238,6 +238,59 @@ pub enum SubmitError {
         /// The job.
         job: Arc<str>,
     },
+    /// An alternative has other stages than the job's first profile.
+    #[error("job {job:?}: alternative {choice} has other stages than the first profile; give both the same, in order")]
+    OtherStages {
+        /// The job.
+        job: Arc<str>,
+        /// The alternative: 1 is the first one after the profile that is preferred.
+        choice: usize,
+    },
+    /// The job that it is to be a part of is not in flight.
+    #[error(
+        "job {job:?} is to be a part of a job that is not in flight; \
+         submit parts after their parent's first stage was granted and before the parent ends"
+    )]
+    NoParent {
+        /// The part.
+        job: Arc<str>,
+    },
+    /// The job that it is to be a part of belongs to another ledger.
+    #[error("job {job:?} is to be a part of a job of another ledger; submit it to the ledger of its parent")]
+    OtherLedger {
+        /// The part.
+        job: Arc<str>,
+    },
+    /// It needs a residency that its parent does not need. While the parent is in flight, everything that it needs is kept;
+    /// for anything else its parts might wait for ever.
+    #[error("job {job:?} needs {residency:?}, but {parent:?} does not; declare it with JobSpec::needs there too")]
+    NotParentsNeed {
+        /// The part.
+        job: Arc<str>,
+        /// The job that it is to be a part of.
+        parent: Arc<str>,
+        /// The residency.
+        residency: Arc<str>,
+    },
+    /// Its parent has not declared so much for its parts: with the parts that have not ended yet, they might wait for
+    /// each other for ever.
+    #[error(
+        "job {job:?} and the other parts of {parent:?} need {}, beyond their parent's claim of {}; \
+         declare all of them with Profile::parts",
+        place.amount(*needed), place.number(*claim)
+    )]
+    BeyondParent {
+        /// The part.
+        job: Arc<str>,
+        /// The job that it is to be a part of.
+        parent: Arc<str>,
+        /// The component.
+        place: Place,
+        /// What the parent holds, what its other parts leave to it, and what this one needs.
+        needed: u64,
+        /// What the parent claimed.
+        claim: u64,
+    },
 }
 
 /// A job may not enter a stage.
@@ -281,6 +334,30 @@ pub enum EnterError {
         needed: u64,
         /// What it claimed.
         claim: u64,
+    },
+    /// Parts of it have not ended, and beside what this stage holds there would be no room for them within its claim.
+    #[error(
+        "job {job:?} would hold {} in stage {stage} beside its unfinished parts, beyond its claim of {}; \
+         wait for its parts first, or make room for them in this stage with Profile::parts",
+        place.amount(*needed), place.number(*claim)
+    )]
+    PartsUnfinished {
+        /// The job.
+        job: Arc<str>,
+        /// The stage's name.
+        stage: &'static str,
+        /// The component.
+        place: Place,
+        /// What it and its parts might hold.
+        needed: u64,
+        /// What it claimed.
+        claim: u64,
+    },
+    /// The job that it is a part of has ended.
+    #[error("job {job:?} was refused because the job that it is a part of has ended; nobody needs its result")]
+    ParentEnded {
+        /// The part.
+        job: Arc<str>,
     },
     /// A limit was lowered, and the job no longer fits.
     #[error("job {0}")]
@@ -347,6 +424,14 @@ pub enum RestartError {
         reservations: u32,
         /// What they hold.
         held: Vec<(Class, Bytes)>,
+    },
+    /// Parts of it have not ended, and it has not declared that it stays in flight when it begins again.
+    #[error("job {job:?} has {parts} parts that have not ended; wait for them or drop them before it begins again")]
+    PartsUnfinished {
+        /// The job.
+        job: Arc<str>,
+        /// How many there are.
+        parts: usize,
     },
 }
 

@@ -9,6 +9,7 @@ use super::error::TakeError;
 use super::reservation::Reservation;
 use super::shell::Inner;
 use super::state::{Granted, OwnerId};
+use super::used::Meter;
 use crate::sync::Arc;
 use crate::{Bytes, Class, Resource, Slots};
 
@@ -24,8 +25,10 @@ pub struct Grant {
     job: StdArc<str>,
     stage: &'static str,
     left: SmallVec<[(Class, Bytes); 4]>,
+    meter: Meter,
     /// The stage is to be run again.
     again: bool,
+    choice: usize,
 }
 
 impl Grant {
@@ -36,7 +39,19 @@ impl Grant {
         stage: &'static str,
         granted: &Granted,
     ) -> Grant {
-        Grant { inner, id, job, stage, left: bytes_of(granted).collect(), again: false }
+        let left: SmallVec<_> = bytes_of(granted).collect();
+        Grant { inner, id, job, stage, meter: Meter::new(&left), left, again: false, choice: 0 }
+    }
+
+    pub(super) fn with_choice(mut self, choice: usize) -> Grant {
+        self.choice = choice;
+        self
+    }
+
+    /// By which of the job's profiles the stage was granted: 0 is the one that is preferred, 1 the first
+    /// [alternative](super::JobSpec::or).
+    pub fn choice(&self) -> usize {
+        self.choice
     }
 
     /// The job's name.
@@ -54,9 +69,25 @@ impl Grant {
         self.inner.read(|state| state.held_by(self.id, slots.into()))
     }
 
+    /// The device of which the job holds a lane in this stage.
+    pub fn lane(&self) -> Option<u16> {
+        self.inner.read(|state| state.lane_of(self.id))
+    }
+
     /// How many bytes of a class are left to be taken.
     pub fn left(&self, class: Class) -> Bytes {
         self.left.iter().find(|entry| entry.0 == class).map_or(Bytes::ZERO, |entry| entry.1)
+    }
+
+    /// How many bytes of a class came with the grant.
+    pub fn given(&self, class: Class) -> Bytes {
+        self.meter.of(class).map_or(Bytes::ZERO, |entry| entry.given)
+    }
+
+    /// The most bytes of a class that were out of the grant at once, or would have been had a refused
+    /// [`take`](Grant::take) been served.
+    pub fn used(&self, class: Class) -> Bytes {
+        self.meter.of(class).map_or(Bytes::ZERO, |entry| entry.used)
     }
 
     /// Takes bytes of a class as a reservation.
@@ -68,11 +99,13 @@ impl Grant {
     pub fn take(&mut self, class: Class, bytes: Bytes) -> Result<Reservation, TakeError> {
         let left = self.left(class);
         let Some(rest) = left.checked_sub(bytes) else {
+            self.meter.asked(class, bytes, left);
             return Err(TakeError { job: self.job.clone(), stage: self.stage, class, requested: bytes, left });
         };
         if let Some(entry) = self.left.iter_mut().find(|entry| entry.0 == class) {
             entry.1 = rest;
         }
+        self.meter.asked(class, bytes, left);
         self.inner.read(|state| state.attach(self.id, class));
         Ok(Reservation::new(self.inner.clone(), self.id, class, bytes))
     }
@@ -97,7 +130,7 @@ impl Grant {
         Charged::with_capacity(reservation, capacity)
     }
 
-    /// Puts a reservation of this job back, so that the stage can take the bytes again.
+    /// Puts a reservation of this job, or what a part of it left, back, so that the stage can take the bytes again.
     ///
     /// # Errors
     ///

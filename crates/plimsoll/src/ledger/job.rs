@@ -1,5 +1,6 @@
 //! Jobs: what the ledger is told of one trip through the stages of a profile.
 
+use std::fmt;
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
@@ -11,8 +12,9 @@ use super::error::{EnterError, RestartError};
 use super::grant::Grant;
 use super::residency::Need;
 use super::shell::{Answer, Inner, SeatId, Verdict, Waited};
-use super::state::{self, Granted, OwnerId, Refusal};
+use super::state::{self, Granted, OwnerId, Parent, Refusal};
 use crate::Profile;
+use crate::observe::What;
 use crate::sync::Arc;
 
 /// A job as it is submitted.
@@ -30,12 +32,112 @@ pub struct JobSpec {
     pub restarts: bool,
     /// The residencies that it needs, from its first stage to its end.
     pub needs: Vec<Need>,
+    /// Other profiles by which it may be served, in order of preference.
+    pub alternatives: Vec<Profile>,
+    /// The job that it is a part of.
+    pub parent: Option<Parent>,
+    /// The ledger of that job.
+    pub(crate) ledger: Option<ParentsLedger>,
+}
+
+/// The ledger that a part's parent belongs to.
+#[derive(Clone)]
+pub(crate) struct ParentsLedger(Arc<Inner>);
+
+impl fmt::Debug for ParentsLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ledger")
+    }
 }
 
 impl JobSpec {
     /// A job of ordinary priority.
     pub fn new(name: &str, profile: Profile) -> JobSpec {
-        JobSpec { name: name.into(), profile, priority: 0, urgent: false, restarts: false, needs: Vec::new() }
+        let (priority, urgent, restarts, needs) = (0, false, false, Vec::new());
+        let (alternatives, parent, ledger) = (Vec::new(), None, None);
+        JobSpec { name: name.into(), profile, priority, urgent, restarts, needs, alternatives, parent, ledger }
+    }
+
+    /// Adds another profile by which the job may be served: on another device, or with fewer bytes and slower. It has the
+    /// same stages.
+    ///
+    /// A waiting request tries the profiles in the order in which they are given and is granted by the first that fits
+    /// and is safe; [`Grant::choice`] says which. Once in flight, the job may change to another profile at any later
+    /// stage, as long as what it holds is within what that profile keeps until there. A profile that no limit allows is
+    /// never chosen; the job is refused only when none is left.
+    ///
+    /// ```
+    /// use plimsoll::{Budget, Bytes, Class, Demand, JobSpec, Ledger, Profile, Space};
+    /// const FIRST: Class = Class::new("abc", Space::device(0));
+    /// const SECOND: Class = Class::new("abc", Space::device(1));
+    /// let on = |device| Profile::new().stage("prove", Demand::new().bytes(device, Bytes::GIB), Demand::new());
+    /// let budget = Budget::new().space(Space::device(0), Bytes::GIB).space(Space::device(1), Bytes::GIB);
+    /// let ledger = Ledger::new(budget);
+    /// let submit = |name| ledger.submit(JobSpec::new(name, on(FIRST)).or(on(SECOND)));
+    /// let (mut one, mut other) = (submit("one")?, submit("other")?);
+    /// let (first, second) = (one.enter(0).wait()?, other.enter(0).wait()?);
+    /// assert_eq!((first.choice(), second.choice()), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn or(mut self, profile: Profile) -> JobSpec {
+        self.alternatives.push(profile);
+        self
+    }
+
+    /// Makes the job a part of another one, which is in flight and has made room for it in its profile with
+    /// [`Profile::parts`].
+    ///
+    /// A part is a job of its own, submitted to the ledger of its parent and charged to the same account, with at least
+    /// its parent's priority. Its requests are looked at with those of jobs in flight, its first one too. What it
+    /// leaves behind is its parent's from the moment in which it ends: the bytes count as held by the parent, whoever has
+    /// the reservations. A parent that is dropped ends with the last of its parts that are in flight; those that were not
+    /// admitted are refused. Parts may have parts.
+    ///
+    /// ```
+    /// use plimsoll::{Budget, Bytes, Class, Demand, JobSpec, Ledger, Profile, Space};
+    /// const ABC: Class = Class::new("abc", Space::HOST);
+    /// const PROOF: Class = Class::new("proof", Space::HOST);
+    /// let proofs = |n| Demand::new().bytes(PROOF, Bytes(n));
+    /// let partition = Profile::new().stage("prove", proofs(1).bytes(ABC, Bytes(9)), proofs(1));
+    /// let whole = Profile::new()
+    ///     .stage("partitions", Demand::new(), proofs(2))
+    ///     .parts(2, &partition)
+    ///     .stage("assemble", proofs(2), Demand::new());
+    /// // One partition and the proof of another: 11. Both at once would need 20.
+    /// let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(11)));
+    /// let mut job = ledger.submit(JobSpec::new("proof", whole))?;
+    /// let partitions = job.enter(0).wait()?;
+    /// let mut proofs = Vec::new();
+    /// for n in 0..2 {
+    ///     let mut part = ledger.submit(JobSpec::new(&format!("partition {n}"), partition.clone()).part_of(&job))?;
+    ///     let mut grant = part.enter(0).wait()?;
+    ///     proofs.push(grant.take(PROOF, Bytes(1))?);
+    /// }
+    /// drop(partitions);
+    /// let mut assemble = job.enter(1).wait()?;
+    /// for proof in proofs {
+    ///     assemble.put_back(proof).expect("what a part left is its parent's");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn part_of(mut self, parent: &Job) -> JobSpec {
+        self.parent = Some(parent.inner.read(|state| state.as_parent(parent.id)));
+        self.ledger = Some(ParentsLedger(parent.inner.clone()));
+        self
+    }
+
+    /// The same for those who drive a [`LedgerState`](state::LedgerState) themselves.
+    #[must_use]
+    pub fn part_of_owner(mut self, parent: Parent) -> JobSpec {
+        self.parent = Some(parent);
+        self
+    }
+
+    /// Whether it may be submitted here: a part only to the ledger of its parent.
+    pub(super) fn belongs_to(&self, ledger: &Arc<Inner>) -> bool {
+        self.ledger.as_ref().is_none_or(|parents| Arc::ptr_eq(&parents.0, ledger))
     }
 
     /// Sets the priority: higher goes first, 0 otherwise.
@@ -80,7 +182,8 @@ pub struct Job {
     inner: Arc<Inner>,
     id: OwnerId,
     name: StdArc<str>,
-    profile: Profile,
+    /// In order of preference; at least one.
+    profiles: Vec<Profile>,
     place: &'static Location<'static>,
     /// The stage that is waited for.
     waiting: Option<(SeatId, usize)>,
@@ -88,8 +191,8 @@ pub struct Job {
 
 impl Job {
     #[track_caller]
-    pub(super) fn new(inner: Arc<Inner>, id: OwnerId, name: StdArc<str>, profile: Profile) -> Job {
-        Job { inner, id, name, profile, place: Location::caller(), waiting: None }
+    pub(super) fn new(inner: Arc<Inner>, id: OwnerId, name: StdArc<str>, profiles: Vec<Profile>) -> Job {
+        Job { inner, id, name, profiles, place: Location::caller(), waiting: None }
     }
 
     /// The job's name.
@@ -97,9 +200,24 @@ impl Job {
         &self.name
     }
 
-    /// What it declared.
+    /// What it declared; of several profiles the one that is preferred.
     pub fn profile(&self) -> &Profile {
-        &self.profile
+        &self.profiles[0]
+    }
+
+    /// All profiles that it declared, in order of preference: what [`Grant::choice`] counts.
+    pub fn profiles(&self) -> &[Profile] {
+        &self.profiles
+    }
+
+    /// Tells the ledger's observers what has happened to the job outside of the ledger.
+    pub(crate) fn note(&self, what: What) {
+        self.inner.read(|state| state.note_of_job(self.id, what));
+    }
+
+    /// Whether it has been admitted and is in flight.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.inner.read(|state| state.is_in_flight(self.id))
     }
 
     /// Changes the priority: a request that waits takes its new place among the others.
@@ -209,11 +327,15 @@ impl Job {
             Verdict::Refused(Refusal::LoadFailed { residency, why }) => {
                 Err(EnterError::LoadFailed { job: self.name.clone(), residency, why })
             }
+            Verdict::Refused(Refusal::ParentEnded) => Err(EnterError::ParentEnded { job: self.name.clone() }),
         }
     }
 
     fn grant(&self, stage: usize, granted: &Granted) -> Grant {
-        Grant::new(self.inner.clone(), self.id, self.name.clone(), self.profile.stages()[stage].name, granted)
+        // The choice stands until another stage is asked for, so it can be looked at now.
+        let choice = if self.profiles.len() > 1 { self.inner.read(|state| state.choice(self.id)) } else { 0 };
+        let stage = self.profiles[0].stages()[stage].name;
+        Grant::new(self.inner.clone(), self.id, self.name.clone(), stage, granted).with_choice(choice)
     }
 }
 

@@ -174,7 +174,8 @@ impl Reservation {
 
     /// Gives its bytes to another holder of the same owner, without returning them.
     pub(super) fn dissolve(mut self, inner: &Arc<Inner>, id: OwnerId) -> Result<(Class, Bytes), Reservation> {
-        if !Arc::ptr_eq(&self.inner, inner) || self.id != id {
+        let is_same = || self.id == id || inner.read(|state| state.is_same_owner(self.id, id));
+        if !Arc::ptr_eq(&self.inner, inner) || !is_same() {
             return Err(self);
         }
         // What is dropped here is an empty piece; its bytes live on with the other holder.

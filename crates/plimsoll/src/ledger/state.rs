@@ -24,8 +24,10 @@
 mod accounts;
 mod admit;
 mod amounts;
+mod choice;
 mod evict;
 mod explain;
+mod family;
 mod loads;
 mod owner;
 mod record;
@@ -44,8 +46,9 @@ pub use self::accounts::{AccountId, Kind};
 use self::accounts::{Accounts, Component};
 use self::admit::Queues;
 use self::amounts::{Amounts, ComponentId};
+pub use self::family::Parent;
 pub use self::owner::OwnerId;
-use self::owner::{Declared, Owner, Phase, Plan, Want};
+use self::owner::{Declared, Owner, Phase, Want};
 pub use self::record::Change;
 use self::record::Record;
 use self::residency::Residencies;
@@ -84,6 +87,8 @@ pub enum Refusal {
         /// Why, as whoever loaded it says.
         why: Arc<str>,
     },
+    /// The job that it is a part of has ended.
+    ParentEnded,
 }
 
 /// A free-standing reservation, as it is declared.
@@ -114,6 +119,8 @@ pub struct LedgerState {
     classes: Vec<(Resource, ClassTotals)>,
     bypass: u32,
     next_age: u64,
+    /// How many owners there ever were.
+    born: u64,
     /// Something was retained that may keep a waiting admission from ever being served.
     recheck: bool,
     closed: bool,
@@ -140,6 +147,7 @@ impl LedgerState {
             classes: Vec::new(),
             bypass: budget.bypass,
             next_age: 0,
+            born: 0,
             recheck: false,
             closed: false,
             outlived: 0,
@@ -156,39 +164,39 @@ impl LedgerState {
         self.accounts.open(Some(parent), name, budget)
     }
 
-    /// Takes a job on. It holds nothing and is in nobody's way until it asks for its first stage.
+    /// Takes a job on. It holds nothing and is in nobody's way until it asks for its first stage. A part is charged to the
+    /// account of its parent.
     pub fn submit(&mut self, account: AccountId, spec: JobSpec) -> Result<OwnerId, SubmitError> {
-        let JobSpec { name, profile, priority, urgent, restarts, needs } = spec;
-        if self.closed {
-            return Err(SubmitError::Closed { job: name });
+        if self.closed && spec.parent.is_none() {
+            return Err(SubmitError::Closed { job: spec.name });
         }
-        if let Err(source) = profile.check() {
-            return Err(SubmitError::Profile { job: name, source });
-        }
-        let plan = match Plan::of(&profile, account, &mut self.accounts) {
-            Ok(plan) => plan,
-            Err(kind) => return Err(SubmitError::Unbudgeted { job: name, place: self.root_place(kind) }),
+        let parent = match spec.parent.map(|parent| self.living_parent(parent)) {
+            Some(None) => return Err(SubmitError::NoParent { job: spec.name }),
+            parent => parent.flatten(),
         };
-        let urgent = urgent.then(|| self.accounts.urgent(account)).flatten().and_then(|account| {
-            let plan = Plan::of(&profile, account, &mut self.accounts).ok()?;
-            Some(Box::new(plan))
-        });
-        let claim = plan.claims[0].clone();
-        let leaves = plan.leaves.clone();
-        let (again, next) = (Again::default(), 0);
-        let declared = Declared::Job { profile, plan, urgent, running: None, next, ending: false, restarts, again };
-        let owner = Owner { claim, leaves, ..Owner::new(name, account, priority, declared) };
-        let mut needs: SmallVec<_> = needs.iter().map(Need::id).collect();
+        let account = parent.map_or(account, |parent| self.owners[parent.0].account);
+        let plans = self.plans_of(account, &spec)?;
+        let (claim, leaves) = (plans.current().claims[0].clone(), plans.current().leaves.clone());
+        let (again, next, restarts) = (Again::default(), 0, spec.restarts);
+        let declared = Declared::Job { plans, running: None, next, ending: false, restarts, again };
+        let owner = Owner { claim, leaves, ..Owner::new(spec.name.clone(), account, spec.priority, declared) };
+        let mut needs: SmallVec<_> = spec.needs.iter().map(Need::id).collect();
         needs.sort();
         needs.dedup();
-        let owner = Owner { needs, ..owner };
-        if let Some(error) = self.never_fits(&owner)
+        let mut owner = Owner { needs, ..owner };
+        if let Some(parent) = parent {
+            self.check_part(parent, &mut owner, &spec)?;
+        } else if let Some(error) = self.never_fits(&owner)
             && !cfg!(plimsoll_mutant = "oversize-waits")
         {
             return Err(SubmitError::NeverFits(error));
         }
         let id = self.insert(owner);
         self.add_needs(id);
+        match parent {
+            Some(parent) => self.owners[parent.0].family.parts.push(id),
+            None => self.adopt_nominal_plan(id),
+        }
         self.note(id, What::Submitted);
         Ok(id)
     }
@@ -231,13 +239,13 @@ impl LedgerState {
     pub fn enter(&mut self, now: u64, id: OwnerId, stage: usize, out: &mut Vec<Outcome>) -> Result<(), EnterError> {
         let owner = &self.owners[id.0];
         let job = owner.name.clone();
-        let Declared::Job { profile, running, next, .. } = &owner.declared else {
+        let Declared::Job { plans, running, next, .. } = &owner.declared else {
             panic!("a reservation has no stages to enter")
         };
         if let Some(stage) = *running {
             return Err(EnterError::StillInStage { job, stage });
         }
-        let stages = profile.stages().len();
+        let stages = plans.profile().stages().len();
         if stage < *next || stage >= stages {
             return Err(EnterError::NoSuchStage { job, stage, next: *next, stages });
         }
@@ -254,11 +262,14 @@ impl LedgerState {
                 needed.iter().find(|&(component, needed)| needed > owner.claim.of(component))
             {
                 let claim = owner.claim.of(component);
-                let Declared::Job { profile, .. } = &owner.declared else { unreachable!("checked above") };
-                let stage = profile.stages()[stage].name;
+                let Declared::Job { plans, .. } = &owner.declared else { unreachable!("checked above") };
+                let stage = plans.profile().stages()[stage].name;
                 return Err(EnterError::BeyondClaim { job, stage, place: self.place(component), needed, claim });
             }
-        } else {
+            self.check_parts_beside(id, stage, &needed)?;
+        } else if owner.family.orphan {
+            return Err(EnterError::ParentEnded { job });
+        } else if !owner.is_part() {
             if self.closed {
                 return Err(EnterError::Closed { job });
             }
@@ -303,13 +314,14 @@ impl LedgerState {
     pub fn withdraw(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
         self.note(id, What::Withdrawn);
         self.dequeue(id);
-        self.leave_before_the_first_stage(id);
+        self.leave_before_the_first_stage(id, out);
         self.forget_if_gone(id);
         self.settle(out);
     }
 
     /// Takes `bytes` more at once, beyond the claim if need be, or leaves everything as it was.
     pub fn try_grow(&mut self, id: OwnerId, class: Class, bytes: Bytes) -> Result<(), Shortage> {
+        let id = self.payer(id);
         let resource = Resource::Class(class);
         let mut more = Amounts::default();
         let account = self.owners[id.0].account;
@@ -346,6 +358,7 @@ impl LedgerState {
         bytes: Bytes,
         out: &mut Vec<Outcome>,
     ) -> Result<(), Shortage> {
+        let id = self.payer(id);
         let account = self.owners[id.0].account;
         if self.owners[id.0].residency.is_some() {
             // A residency is known by its class.
@@ -367,6 +380,7 @@ impl LedgerState {
                 if matches!(owner.declared, Declared::Standing { retained: true, .. }) {
                     owner.leaves.raise_to(&owner.held);
                 }
+                self.cover_parts(id);
             }
             if !fits || !self.is_safe() {
                 let shortage = self.shortage_of(id, &more);
@@ -392,25 +406,25 @@ impl LedgerState {
 
     /// A reservation was made of bytes that its owner holds: taken from a grant, or split off another one.
     pub fn attach(&mut self, id: OwnerId, class: Class) {
-        self.owners[id.0].pieces += 1;
+        self.each_answerable(id, |owner| owner.pieces += 1);
         self.totals(class.into()).count += 1;
     }
 
     /// A reservation was merged into another one of its owner, or put back into a grant.
     pub fn detach(&mut self, id: OwnerId, class: Class) {
-        self.owners[id.0].pieces -= 1;
+        self.each_answerable(id, |owner| owner.pieces -= 1);
         self.totals(class.into()).count -= 1;
     }
 
     /// Bytes come back. It never fails and never waits.
     pub fn release(&mut self, id: OwnerId, class: Class, bytes: Bytes, out: &mut Vec<Outcome>) {
-        self.give_back(id, class.into(), bytes.0);
+        self.give_back(self.payer(id), class.into(), bytes.0);
         self.settle(out);
     }
 
     /// A reservation was dropped, with the bytes it had left.
     pub fn drop_piece(&mut self, id: OwnerId, class: Class, bytes: Bytes, out: &mut Vec<Outcome>) {
-        self.give_back(id, class.into(), bytes.0);
+        self.give_back(self.payer(id), class.into(), bytes.0);
         self.detach(id, class);
         self.forget_if_gone(id);
         self.settle(out);
@@ -422,12 +436,9 @@ impl LedgerState {
             self.give_back(id, class.into(), bytes.0);
         }
         let owner = &self.owners[id.0];
-        let Declared::Job { profile, running, ending, .. } = &owner.declared else {
-            panic!("a reservation has no stage to end")
-        };
+        let Declared::Job { plans, running, .. } = &owner.declared else { panic!("a reservation has no stage to end") };
         let stage = running.expect("a stage is running");
-        let ending = *ending;
-        let keep = profile.stages()[stage].keep.clone();
+        let keep = plans.profile().stages()[stage].keep.clone();
         self.give_back_slots(id, |slots| keep.of(slots));
         self.note(id, What::StageEnded);
         let Declared::Job { running, next, again, .. } = &mut self.owners[id.0].declared else {
@@ -435,16 +446,8 @@ impl LedgerState {
         };
         (*running, *next) = (None, stage + 1);
         again.stays = false;
-        // The claim falls to that of the stages to come. It is never raised here, even where the job kept more than its
-        // profile says: nobody has checked that more would be safe.
-        let mut claim = self.owners[id.0].claim_by_plan(&mut self.accounts);
-        let owner = &mut self.owners[id.0];
-        claim.lower_to(&owner.claim);
-        claim.raise_to(&owner.held);
-        owner.claim = claim;
-        if ending {
-            self.finish(id);
-        }
+        self.lower_claim(id);
+        self.end_if_done(id, out);
         self.settle(out);
     }
 
@@ -461,25 +464,22 @@ impl LedgerState {
         assert_eq!(running.take(), Some(stage), "the stage that was granted is undone");
         // Before its first stage ends a job holds nothing, and is as good as new without the grant.
         if *next == 0 && !again.stays {
-            owner.phase = Phase::Fresh;
-            self.in_flight.retain(|index| *index != id.0);
-            self.leave_needs(id);
+            self.step_back(id, out);
         }
         self.settle(out);
     }
 
     /// The job has ended, with a result, an error or a panic. What is still out counts as retained until it is dropped.
-    /// Where a stage is still running, the job ends with it.
+    /// Where a stage is still running or parts are in flight, the job ends with the last of these; parts that have not been
+    /// admitted never will be. What a part still holds is its parent's.
     pub fn end(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
         self.dequeue(id);
-        let Declared::Job { running, ending, .. } = &mut self.owners[id.0].declared else {
+        let Declared::Job { ending, .. } = &mut self.owners[id.0].declared else {
             panic!("a reservation ends when it is dropped")
         };
-        if running.is_some() {
-            *ending = true;
-        } else {
-            self.finish(id);
-        }
+        *ending = true;
+        self.orphan_parts(id, out);
+        self.end_if_done(id, out);
         self.settle(out);
     }
 
@@ -510,7 +510,8 @@ impl LedgerState {
     }
 
     fn insert(&mut self, owner: Owner) -> OwnerId {
-        OwnerId(self.owners.insert(owner))
+        self.born += 1;
+        OwnerId(self.owners.insert(Owner { born: self.born, ..owner }))
     }
 
     /// Adds to what is held, at every component.
@@ -556,30 +557,54 @@ impl LedgerState {
         if matches!(owner.declared, Declared::Standing { retained: true, .. }) {
             owner.leaves = owner.claim.clone();
         }
+        self.cover_parts(id);
+    }
+
+    /// Lets the claim fall to that of the stages to come. It is never raised here, even where the job kept more than its
+    /// profile says: nobody has checked that more would be safe.
+    fn lower_claim(&mut self, id: OwnerId) {
+        let mut claim = self.owners[id.0].claim_by_plan(&mut self.accounts);
+        if !self.owners[id.0].family.parts.is_empty() {
+            claim.raise_to(&self.family_need(id));
+        }
+        let owner = &mut self.owners[id.0];
+        claim.lower_to(&owner.claim);
+        claim.raise_to(&owner.held);
+        owner.claim = claim;
     }
 
     /// Ends an owner: nothing more is expected of it, and what it still holds is retained.
-    fn finish(&mut self, id: OwnerId) {
+    fn finish(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
         let owner = &mut self.owners[id.0];
         if owner.held.iter().any(|(component, held)| held > owner.leaves.of(component)) {
             self.outlived += 1;
         }
-        if owner.in_flight() {
+        let was_in_flight = owner.in_flight();
+        if was_in_flight {
             self.in_flight.retain(|index| *index != id.0);
         }
         owner.phase = Phase::Ended;
-        owner.claim.clear();
-        owner.leaves.clear();
         self.forget_needs(id);
         // Slots are not kept by anybody's buffer: they come back with the end.
         self.give_back_slots(id, |_| 0);
+        let parent = self.owners[id.0].family.parent;
+        #[cfg(plimsoll_mutant = "leavings-free-for-a-moment")]
+        self.free_for_a_moment(id, out);
+        self.hand_over(id, was_in_flight);
+        let owner = &mut self.owners[id.0];
+        owner.claim.clear();
+        owner.leaves.clear();
         self.note(id, What::Ended);
         self.forget_if_gone(id);
+        if let Some(parent) = parent {
+            self.end_if_done(parent, out);
+        }
     }
 
     /// Removes an owner that has ended and returned everything.
     fn forget_if_gone(&mut self, id: OwnerId) {
         let owner = &self.owners[id.0];
+        let heir = owner.family.parent.filter(|_| owner.phase == Phase::HandedOver);
         let is_standing = matches!(owner.declared, Declared::Standing { .. });
         if owner.pieces > 0 || owner.waiting.is_some() {
             return;
@@ -588,7 +613,7 @@ impl LedgerState {
             return self.last_piece_is_back(residency);
         }
         match owner.declared {
-            Declared::Job { .. } if owner.phase != Phase::Ended => return,
+            Declared::Job { .. } if !matches!(owner.phase, Phase::Ended | Phase::HandedOver) => return,
             Declared::Job { .. } => {}
             Declared::Standing { retained, .. } => {
                 self.in_flight.retain(|index| *index != id.0);
@@ -603,6 +628,9 @@ impl LedgerState {
         }
         let owner = self.owners.remove(id.0);
         debug_assert!(owner.held.is_zero() && owner.holdings.is_empty(), "an owner left with bytes in its hands");
+        if let Some(heir) = heir {
+            self.forget_if_gone(heir);
+        }
     }
 
     fn totals(&mut self, resource: Resource) -> &mut ClassTotals {
@@ -655,17 +683,17 @@ impl LedgerState {
 
     fn never_fits(&self, owner: &Owner) -> Option<NeverFits> {
         let (component, claim) = self.unattainable(&self.with_needs(owner, &owner.claim))?;
-        if let Declared::Job { urgent: Some(reserve), .. } = &owner.declared
-            && self.unattainable(&self.with_needs(owner, &reserve.claims[0])).is_none()
+        if let Declared::Job { plans, .. } = &owner.declared
+            && plans.iter().any(|plan| self.unattainable(&self.with_needs(owner, &plan.claims[0])).is_none())
         {
             return None;
         }
         let stage = match &owner.declared {
-            Declared::Job { profile, plan, .. } => {
+            Declared::Job { plans, .. } => {
                 // Claims fall from stage to stage; the last one with this claim is where it is needed.
-                let own = owner.claim.of(component);
-                let last = plan.claims.iter().rposition(|of_stage| of_stage.of(component) == own).unwrap_or(0);
-                Some(profile.stages()[last].name)
+                let (own, claims) = (owner.claim.of(component), &plans.current().claims);
+                let last = claims.iter().rposition(|of_stage| of_stage.of(component) == own).unwrap_or(0);
+                Some(plans.profile().stages()[last].name)
             }
             Declared::Standing { .. } => None,
         };

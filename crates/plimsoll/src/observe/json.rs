@@ -31,6 +31,8 @@ impl Event {
                 What::Changed { resource: Resource::Slots(slots), delta, held } => {
                     write!(f, r#","slots":{},"delta":{delta},"held":{held}"#, quoted(&slots.key().to_string()))?;
                 }
+                What::Began { place } => write!(f, r#","place":"{place}""#)?,
+                What::Finished { how, late } => write!(f, r#","how":"{how}","late":{late}"#)?,
                 What::Resized { space, limit } => write!(f, r#","space":"{}","limit":{}"#, space.key(), limit.0)?,
                 What::ResizedSlots { slots, limit } => {
                     write!(f, r#","slots":{},"limit":{limit}"#, quoted(slots.name()))?;
@@ -83,22 +85,29 @@ pub struct JsonLines<W> {
 #[derive(Debug)]
 struct Output<W> {
     writer: W,
+    failed: bool,
+    /// Not taken yet.
     error: Option<io::Error>,
 }
 
 impl<W: Write> JsonLines<W> {
     /// Writes to `writer`, first a line that names the schema.
     pub fn new(writer: W) -> JsonLines<W> {
-        let mut output = Output { writer, error: None };
+        let mut output = Output { writer, failed: false, error: None };
         output.line(format_args!(r#"{{"schema":"{SCHEMA}"}}"#));
         JsonLines { output: Mutex::new(output) }
+    }
+
+    /// The error that ended the writing, if one did and it was not taken yet.
+    pub fn take_error(&self) -> Option<io::Error> {
+        sync::lock(&self.output).error.take()
     }
 
     /// Writes out what is buffered, and gives the writer back.
     ///
     /// # Errors
     ///
-    /// The first error that came up since the beginning. Nothing was written after it.
+    /// The error that ended the writing, unless it was [taken](JsonLines::take_error). Nothing was written after it.
     pub fn finish(self) -> io::Result<W> {
         let mut output = self.output.into_inner();
         match output.error {
@@ -110,8 +119,9 @@ impl<W: Write> JsonLines<W> {
 
 impl<W: Write> Output<W> {
     fn line(&mut self, line: impl fmt::Display) {
-        if self.error.is_none() {
+        if !self.failed {
             self.error = writeln!(self.writer, "{line}").err();
+            self.failed = self.error.is_some();
         }
     }
 }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use super::certificate::Certificate;
 use super::cx::StageCx;
+use super::drift::{Drifts, Learning};
 use super::error::Rejection;
-use super::line::Line;
+use super::line::{CloneFn, FailuresFn, Line};
+use super::retry::{Failure, Retry};
 use super::stage::{Carrier, Place, RunFn, Stage};
 use super::stats::{Event, Observer};
 use super::task::{Runtime, TaskCx};
@@ -27,11 +29,14 @@ pub struct Builder<In, Out, E> {
     largest: Option<Profile>,
     observer: Option<Observer>,
     remember: usize,
+    learning: Learning,
+    failures: FailuresFn<E>,
+    clone_input: Option<CloneFn>,
     stages: Vec<Stage<E>>,
     out: PhantomData<fn() -> Out>,
 }
 
-impl<In, E> Builder<In, In, E> {
+impl<In, E: 'static> Builder<In, In, E> {
     pub(super) fn new(ledger: &Ledger, pool: &Pool, profile: ProfileOf<In>) -> Self {
         Self {
             ledger: ledger.clone(),
@@ -40,6 +45,9 @@ impl<In, E> Builder<In, In, E> {
             largest: None,
             observer: None,
             remember: 4096,
+            learning: Learning::default(),
+            failures: Box::new(|_| Failure::Transient),
+            clone_input: None,
             stages: Vec::new(),
             out: PhantomData,
         }
@@ -63,6 +71,59 @@ where
         Next: Send + 'static,
     {
         self.then(Stage::new(name, Place::Worker(erased(run))))
+    }
+
+    /// Adds a stage that is run again from its input when it fails: it works on a reference, and the pipeline keeps the
+    /// input until a run has succeeded. What the input holds must be in the stage's declared peak to the end.
+    pub fn stage_again<Next, F>(self, name: &'static str, retry: Retry, run: F) -> Builder<In, Next, E>
+    where
+        F: Fn(&mut StageCx<'_>, &Out) -> Result<Next, E> + Send + Sync + 'static,
+        Next: Send + 'static,
+    {
+        self.then(Stage { retry: Some(retry), ..Stage::new(name, Place::Worker(erased_again(run))) })
+    }
+
+    /// As [`stage_again`](Builder::stage_again), on a thread of `carrier`: a device that may be out of memory.
+    pub fn stage_on_again<Next, F>(
+        self,
+        name: &'static str,
+        carrier: &Arc<dyn Carrier>,
+        retry: Retry,
+        run: F,
+    ) -> Builder<In, Next, E>
+    where
+        F: Fn(&mut StageCx<'_>, &Out) -> Result<Next, E> + Send + Sync + 'static,
+        Next: Send + 'static,
+    {
+        self.then(Stage { retry: Some(retry), ..Stage::new(name, Place::Carried(carrier.clone(), erased_again(run))) })
+    }
+
+    /// Adds a future that is made again from its input when it fails: for remote calls. The input is shared, and kept until
+    /// a run has succeeded.
+    pub fn async_stage_again<Next, F, Fut>(
+        self,
+        name: &'static str,
+        runtime: &Runtime,
+        retry: Retry,
+        start: F,
+    ) -> Builder<In, Next, E>
+    where
+        F: Fn(TaskCx, Arc<Out>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Next, E>> + Send + 'static,
+        Next: Send + 'static,
+        Out: Sync,
+    {
+        let start = move |cx: TaskCx, input: &mut Option<Value>| -> super::task::StageFuture<E> {
+            let value = input.take().expect("a stage has an input");
+            let shared = match value.downcast::<Arc<Out>>() {
+                Ok(shared) => *shared,
+                Err(first) => Arc::new(*first.downcast::<Out>().expect("the builder chains the types")),
+            };
+            *input = Some(Box::new(shared.clone()));
+            let future = start(cx, shared);
+            Box::pin(async move { future.await.map(|next| Box::new(next) as Value) })
+        };
+        self.then(Stage { retry: Some(retry), ..Stage::new(name, Place::Task(runtime.clone(), Box::new(start))) })
     }
 
     /// Adds a stage that runs on a thread of `carrier` instead of a worker of the pool, and is otherwise as any
@@ -99,7 +160,8 @@ where
         Fut: Future<Output = Result<Next, E>> + Send + 'static,
         Next: Send + 'static,
     {
-        let start = move |cx: TaskCx, value: Value| -> super::task::StageFuture<E> {
+        let start = move |cx: TaskCx, input: &mut Option<Value>| -> super::task::StageFuture<E> {
+            let value = input.take().expect("a stage has an input");
             let value = value.downcast::<Out>().expect("the builder chains the types");
             let future = start(cx, *value);
             Box::pin(async move { future.await.map(|next| Box::new(next) as Value) })
@@ -109,8 +171,11 @@ where
 
     fn then<Next>(mut self, stage: Stage<E>) -> Builder<In, Next, E> {
         self.stages.push(stage);
-        let Self { ledger, pool, profile, largest, observer, remember, stages, .. } = self;
-        Builder { ledger, pool, profile, largest, observer, remember, stages, out: PhantomData }
+        let Self {
+            ledger, pool, profile, largest, observer, remember, learning, failures, clone_input, stages, ..
+        } = self;
+        let out = PhantomData;
+        Builder { ledger, pool, profile, largest, observer, remember, learning, failures, clone_input, stages, out }
     }
 
     /// Lets at most `jobs` be in the stage just added at once, whatever else there is room for; at least 1.
@@ -137,6 +202,35 @@ where
         self
     }
 
+    /// Lets a job begin again from its start when the stage just added fails. The input is cloned when the job is submitted,
+    /// and again for each start.
+    ///
+    /// # Panics
+    ///
+    /// If no stage has been added yet.
+    pub fn from_start(mut self, retry: Retry) -> Self
+    where
+        In: Clone,
+    {
+        let stage = self.stages.last_mut().expect("`from_start` is said of the stage before it: add one first");
+        stage.retry = Some(retry.from_start());
+        self.clone_input = Some(|input: &Value| Box::new(input.downcast_ref::<In>().expect("an input").clone()));
+        self
+    }
+
+    /// Says what kind of failure an error of a stage is. Otherwise all are [`Failure::Transient`], so that a stage that may
+    /// be run again always is.
+    pub fn failures(mut self, kind: impl Fn(&E) -> Failure + Send + Sync + 'static) -> Self {
+        self.failures = Box::new(kind);
+        self
+    }
+
+    /// What is learned from stages that hold more or less than their profile says; [`Learning::More`] otherwise.
+    pub fn learning(mut self, learning: Learning) -> Self {
+        self.learning = learning;
+        self
+    }
+
     /// How many [identities](super::JobOptions::id) of jobs that have succeeded are remembered; 4096 otherwise.
     pub fn remember(mut self, ids: usize) -> Self {
         self.remember = ids;
@@ -154,7 +248,9 @@ where
     ///
     /// If there are no stages.
     pub fn build(self) -> Result<Pipeline<In, Out, E>, Rejection> {
-        let Self { ledger, pool, profile, largest, observer, remember, stages, .. } = self;
+        let Self {
+            ledger, pool, profile, largest, observer, remember, learning, failures, clone_input, stages, ..
+        } = self;
         assert!(!stages.is_empty(), "a pipeline has at least one stage");
         let mut ties = Ties::default();
         for (index, stage) in stages.iter().enumerate() {
@@ -171,7 +267,8 @@ where
             Ok::<_, Rejection>(Certificate::new(&profile, &ledger.snapshot()))
         };
         let certificate = largest.map(certify).transpose()?;
-        let line = Arc::new(Line::new(stages, ledger, ties, pool.remote(), observer, remember));
+        let line = Line::new(stages, ledger, ties, pool.remote(), observer, remember);
+        let line = Arc::new(Line { failures, clone_input, drifts: Drifts::new(learning), ..line });
         Ok(Pipeline { line, profile, certificate, _pool: pool, types: PhantomData })
     }
 }
@@ -183,9 +280,23 @@ where
     In: 'static,
     Out: Send + 'static,
 {
-    Box::new(move |cx, value| {
+    Box::new(move |cx, input| {
+        let value = input.take().expect("a stage has an input");
         let value = value.downcast::<In>().expect("the builder chains the types");
         run(cx, *value).map(|next| Box::new(next) as Value)
+    })
+}
+
+/// The same of a stage that leaves its input where it is.
+fn erased_again<In, Out, E, F>(run: F) -> RunFn<E>
+where
+    F: Fn(&mut StageCx<'_>, &In) -> Result<Out, E> + Send + Sync + 'static,
+    In: 'static,
+    Out: Send + 'static,
+{
+    Box::new(move |cx, input| {
+        let value = input.as_ref().and_then(|value| value.downcast_ref::<In>()).expect("the builder chains the types");
+        run(cx, value).map(|next| Box::new(next) as Value)
     })
 }
 

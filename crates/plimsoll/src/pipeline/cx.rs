@@ -5,7 +5,7 @@ use crate::sync::atomic::{AtomicU8, Ordering};
 
 /// Whether somebody wants a job to end, and why. The first reason stays.
 #[derive(Debug)]
-pub(super) struct Stop(AtomicU8);
+pub(crate) struct Stop(AtomicU8);
 
 /// Why a job is to end before it has a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Stop {
         let _ = self.0.compare_exchange(0, reason as u8, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.reason().is_some()
     }
 
@@ -56,6 +56,11 @@ impl StageCx<'_> {
     /// stage ends.
     pub fn grant(&mut self) -> &mut Grant {
         self.grant
+    }
+
+    /// Its parts, for who runs the stage for us.
+    pub(crate) fn split(&mut self) -> (&mut Grant, &Stop) {
+        (self.grant, self.stop)
     }
 
     /// The job's name.

@@ -7,29 +7,40 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::clock::Clock;
+use super::drift::{Drifts, Learning};
 use super::options::Ids;
+use super::retry::Failure;
 use super::stage::Stage;
 use super::stats::{Event, Observer};
 use super::ties::Ties;
-use super::trip::Trip;
+use super::trip::{Trip, Value};
 use crate::ledger::{Job, Ledger};
 use crate::pool::{JobTag, Remote};
 use crate::sync::{Condvar, Mutex, lock, wait};
+
+/// Says what kind of failure an error is.
+pub(super) type FailuresFn<E> = Box<dyn Fn(&E) -> Failure + Send + Sync>;
+
+/// Clones a pipeline's input.
+pub(super) type CloneFn = fn(&Value) -> Value;
 
 pub(super) struct Line<E> {
     pub(super) stages: Vec<Stage<E>>,
     pub(super) ledger: Ledger,
     pub(super) ties: Ties,
     pub(super) remote: Remote,
+    pub(super) failures: FailuresFn<E>,
+    pub(super) clone_input: Option<CloneFn>,
+    pub(super) drifts: Drifts,
     pub(super) clock: Arc<Clock>,
     pub(super) ids: Mutex<Ids>,
     pub(super) deadlines_missed: AtomicU64,
-    observer: Option<Observer>,
-    trips: Mutex<Trips<E>>,
-    landed: Condvar,
+    pub(super) observer: Option<Observer>,
+    pub(super) trips: Mutex<Trips<E>>,
+    pub(super) landed: Condvar,
 }
 
-struct Trips<E> {
+pub(super) struct Trips<E> {
     under_way: HashMap<JobTag, Arc<Trip<E>>>,
     closed: bool,
     abandoned: bool,
@@ -50,6 +61,9 @@ impl<E: Send + 'static> Line<E> {
             ledger,
             ties,
             remote,
+            failures: Box::new(|_| Failure::Fatal),
+            clone_input: None,
+            drifts: Drifts::new(Learning::Nothing),
             clock: Arc::default(),
             ids: Mutex::new(Ids::new(remember)),
             deadlines_missed: AtomicU64::new(0),

@@ -52,7 +52,10 @@ struct Report<Out, E> {
 
 impl<Out: Send + 'static, E: Send> Delivery<E> for Report<Out, E> {
     fn began(&mut self) {
-        self.began = true;
+        // A job that starts again begins more than once.
+        if std::mem::replace(&mut self.began, true) {
+            return;
+        }
         lock(&self.board.news).waiting -= 1;
         self.board.changed.notify_one();
     }

@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::cx::StageCx;
+use super::retry::Retry;
 use super::stats::Meter;
 use super::task::{Runtime, StartFn};
 use super::trip::Value;
+use crate::ledger::Grant;
 
 /// A stage, its types erased.
 pub(super) struct Stage<E> {
@@ -15,6 +17,7 @@ pub(super) struct Stage<E> {
     pub(super) meter: Meter,
     /// How many jobs may be in it at once.
     pub(super) at_most: Option<u64>,
+    pub(super) retry: Option<Retry>,
 }
 
 /// Where a job that was granted the stage runs it. A new kind of stage is a new variant here; what follows from it is in
@@ -28,12 +31,25 @@ pub(super) enum Place<E> {
     Task(Runtime, StartFn<E>),
 }
 
+impl<E> Place<E> {
+    /// The word that traces use.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Place::Worker(_) => "worker",
+            Place::Carried(..) => "carrier",
+            Place::Task(..) => "runtime",
+        }
+    }
+}
+
 /// A stage that runs on a thread from its beginning to its end.
-pub(super) type RunFn<E> = Box<dyn Fn(&mut StageCx<'_>, Value) -> Result<Value, E> + Send + Sync>;
+///
+/// It takes its input out, or leaves it there for another run.
+pub(super) type RunFn<E> = Box<dyn Fn(&mut StageCx<'_>, &mut Option<Value>) -> Result<Value, E> + Send + Sync>;
 
 impl<E> Stage<E> {
     pub(super) fn new(name: &'static str, place: Place<E>) -> Self {
-        Self { name, place, meter: Meter::default(), at_most: None }
+        Self { name, place, meter: Meter::default(), at_most: None, retry: None }
     }
 }
 
@@ -45,12 +61,20 @@ pub trait Carrier: Send + Sync + 'static {
     /// Called from any thread, also from one that just returned bytes to the ledger; no lock of the pipeline is held. An
     /// errand that is dropped instead of run ends its job with [`JobError::Forsaken`](super::JobError::Forsaken).
     fn carry(&self, errand: Errand);
+
+    /// Whether the calling thread, one of the carrier's, is the right one for a stage that was granted this. Otherwise the
+    /// job is given to [`carry`](Carrier::carry) once more.
+    fn suits(&self, grant: &Grant) -> bool {
+        let _ = grant;
+        true
+    }
 }
 
 /// One thing to do on a carrier's thread: drive a job on, which runs its stage if that was granted.
 pub struct Errand {
     job: Arc<str>,
     stages_left: usize,
+    lane: Option<u16>,
     work: Option<Box<dyn Work>>,
 }
 
@@ -61,8 +85,8 @@ pub(super) trait Work: Send {
 }
 
 impl Errand {
-    pub(super) fn new(job: Arc<str>, stages_left: usize, work: Box<dyn Work>) -> Self {
-        Self { job, stages_left, work: Some(work) }
+    pub(super) fn new(job: Arc<str>, stages_left: usize, lane: Option<u16>, work: Box<dyn Work>) -> Self {
+        Self { job, stages_left, lane, work: Some(work) }
     }
 
     /// The job's name.
@@ -73,6 +97,11 @@ impl Errand {
     /// How many stages follow this one. Those with the fewest go first where there is a choice: they return bytes soonest.
     pub fn stages_left(&self) -> usize {
         self.stages_left
+    }
+
+    /// The device of which the job was granted a lane; `None` where its stage is not granted yet, or on no device.
+    pub fn lane(&self) -> Option<u16> {
+        self.lane
     }
 
     /// Runs it. Panics of a stage are contained.

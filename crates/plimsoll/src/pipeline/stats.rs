@@ -12,6 +12,8 @@ pub struct StageStats {
     pub stage: &'static str,
     /// How many jobs have been through it, failed ones included.
     pub count: u64,
+    /// How many of these runs failed and were followed by another.
+    pub retried: u64,
     /// For how long it ran, summed over all jobs.
     pub run_seconds: f64,
     /// For how long jobs waited before it, for memory, slots and a worker, summed over all jobs.
@@ -38,6 +40,15 @@ pub enum Event {
         /// For how long it ran.
         run_seconds: f64,
     },
+    /// A stage has failed, and the job goes on: from the stage's input, or from its own start.
+    Retried {
+        /// The job's name.
+        job: Arc<str>,
+        /// The stage that failed.
+        stage: &'static str,
+        /// The job begins again.
+        from_start: bool,
+    },
     /// A job's deadline has passed. The job goes on.
     DeadlineMissed {
         /// The job's name.
@@ -61,6 +72,7 @@ pub(super) type Observer = Box<dyn Fn(&Event) + Send + Sync>;
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     count: AtomicU64,
+    retried: AtomicU64,
     run_nanos: AtomicU64,
     wait_nanos: AtomicU64,
 }
@@ -75,6 +87,10 @@ impl Meter {
         self.run_nanos.fetch_add(nanos(time), Ordering::Relaxed);
     }
 
+    pub(super) fn retried(&self) {
+        self.retried.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// How long the stage runs on average, once that is known.
     pub(super) fn mean(&self) -> Option<Duration> {
         let count = self.count.load(Ordering::Relaxed);
@@ -86,6 +102,7 @@ impl Meter {
         StageStats {
             stage,
             count: self.count.load(Ordering::Relaxed),
+            retried: self.retried.load(Ordering::Relaxed),
             run_seconds: seconds(&self.run_nanos),
             wait_seconds: seconds(&self.wait_nanos),
         }

@@ -20,8 +20,8 @@ use crate::{Bytes, Class, Reservation};
 /// A future that a [`Runtime`] is to poll to its end.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Makes the stage's future from what the stage before made.
-pub(super) type StartFn<E> = Box<dyn Fn(TaskCx, Value) -> StageFuture<E> + Send + Sync>;
+/// Makes the stage's future from what the stage before made, which it takes out or leaves there for another run.
+pub(super) type StartFn<E> = Box<dyn Fn(TaskCx, &mut Option<Value>) -> StageFuture<E> + Send + Sync>;
 
 pub(super) type StageFuture<E> = Pin<Box<dyn Future<Output = Result<Value, E>> + Send>>;
 

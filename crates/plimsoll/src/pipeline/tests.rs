@@ -9,6 +9,8 @@ use crate::ledger::Grant;
 use crate::pool::PoolConfig;
 use crate::{Budget, Bytes, Charged, Class, Demand, Reservation, Slots, Space};
 
+mod again;
+mod drift;
 mod kinds;
 mod submission;
 
@@ -487,7 +489,7 @@ fn the_observer_sees_each_stage_begin_and_end_and_its_panics_are_contained() {
         .map(|event| match event {
             Event::StageBegan { .. } => "began",
             Event::StageEnded { .. } => "ended",
-            Event::DeadlineMissed { .. } => "late",
+            Event::DeadlineMissed { .. } | Event::Retried { .. } => "something else",
             Event::JobEnded { succeeded, .. } => {
                 if succeeded {
                     "succeeded"

@@ -31,14 +31,18 @@ use super::cx::{Reason, Stop};
 use super::error::JobError;
 use super::line::Line;
 use super::options::JobOptions;
+use super::retry::Tries;
 use super::stage::{Carrier, Errand, Place, Work};
 use super::stats::Event;
 use super::task::{Runtime, Voyage};
+use crate::Profile;
 use crate::ledger::{Grant, Job};
+use crate::observe::What;
 use crate::pool::{JobTag, Run, Task};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
 
+mod again;
 mod run;
 mod urgency;
 
@@ -63,6 +67,10 @@ pub(super) struct Trip<E> {
     line: Arc<Line<E>>,
     stop: Arc<Stop>,
     urgency: Urgency,
+    /// What its stages need, before any correction.
+    declared: Profile,
+    /// The input, kept for another start.
+    spare: Mutex<Option<Value>>,
     /// The stage that is next or running: where the trip belongs.
     stage: AtomicUsize,
     state: Mutex<State<E>>,
@@ -78,18 +86,39 @@ enum State<E> {
 /// What a job carries between stages. Dropped in this order: buffers are freed before the ledger hears of the end.
 struct Luggage<E> {
     cargo: Cargo<E>,
+    papers: Papers,
+}
+
+/// What is carried besides the cargo.
+struct Papers {
     job: Job,
+    /// The stage that is next or running.
     stage: usize,
     since: Instant,
+    /// Failures in this stage, and those after which the job began again.
+    tries: Tries,
+    starts: Tries,
 }
 
 enum Cargo<E> {
+    /// A stage failed and is tried again at that moment; an alarm is set.
+    Resting(Value, Instant),
     /// What the stage before made; the next stage is waited for.
     Waiting(Value),
     /// The same, and the next stage is granted.
     Granted(Value, Grant),
     /// The future of an async stage.
     Sailing(Sailing<E>),
+}
+
+impl<E> Cargo<E> {
+    /// What the next stage was granted, before it runs.
+    fn grant(&self) -> Option<&Grant> {
+        match self {
+            Cargo::Granted(_, grant) => Some(grant),
+            _ => None,
+        }
+    }
 }
 
 /// Who drives, and so which stages may run here and now.
@@ -107,23 +136,24 @@ impl<E: Send + 'static> Trip<E> {
     pub(super) fn new(
         line: &Arc<Line<E>>,
         job: Job,
+        declared: Profile,
         options: JobOptions,
         value: Value,
         delivery: Box<dyn Delivery<E>>,
     ) -> Arc<Self> {
+        let spare = line.clone_input.map(|clone| clone(&value));
+        let (tries, starts) = Default::default();
+        let papers = Papers { job, stage: 0, since: Instant::now(), tries, starts };
         Arc::new(Self {
             name: options.name.clone(),
             tag: JobTag::fresh(),
             line: line.clone(),
             stop: Arc::new(Stop::new()),
             urgency: Urgency::new(options),
+            declared,
+            spare: Mutex::new(spare),
             stage: AtomicUsize::new(0),
-            state: Mutex::new(State::Between(Box::new(Luggage {
-                cargo: Cargo::Waiting(value),
-                job,
-                stage: 0,
-                since: Instant::now(),
-            }))),
+            state: Mutex::new(State::Between(Box::new(Luggage { cargo: Cargo::Waiting(value), papers }))),
             delivery: Mutex::new(Some(delivery)),
         })
     }
@@ -200,21 +230,29 @@ impl<E: Send + 'static> Trip<E> {
 
     /// One step on. `None` when the driver has nothing more to do.
     fn step(self: &Arc<Self>, mut luggage: Box<Luggage<E>>, driver: &mut Driver<'_, '_>) -> Option<Box<Luggage<E>>> {
+        if let Cargo::Resting(value, until) = luggage.cargo {
+            if until > Instant::now() {
+                luggage.cargo = Cargo::Resting(value, until);
+                return self.put_back(luggage);
+            }
+            luggage.cargo = Cargo::Waiting(value);
+        }
+        let papers = &mut luggage.papers;
         if let Cargo::Waiting(value) = luggage.cargo {
             let waker = Waker::from(self.clone());
-            match luggage.job.poll_enter(&mut Context::from_waker(&waker), luggage.stage) {
+            match papers.job.poll_enter(&mut Context::from_waker(&waker), papers.stage) {
                 Poll::Ready(Ok(grant)) => luggage.cargo = Cargo::Granted(value, grant),
                 Poll::Pending => {
                     luggage.cargo = Cargo::Waiting(value);
-                    if self.hurry_if_due(&mut luggage.job, luggage.stage) {
+                    if self.hurry_if_due(&mut luggage.papers) {
                         return Some(luggage);
                     }
                     return self.put_back(luggage);
                 }
                 Poll::Ready(Err(source)) => {
-                    let stage = self.line.stages[luggage.stage].name;
-                    luggage.cargo = Cargo::Waiting(value);
-                    discard(luggage);
+                    let stage = self.line.stages[papers.stage].name;
+                    discard(value);
+                    self.note_end(luggage.papers, "not_entered");
                     let source = Box::new(source);
                     self.end(Err(JobError::NotEntered { job: self.name.clone(), stage, source }));
                     return None;
@@ -244,9 +282,12 @@ impl<E: Send + 'static> Trip<E> {
     }
 
     fn may_run_here(&self, luggage: &Luggage<E>, driver: &Driver<'_, '_>) -> bool {
-        match (&self.line.stages[luggage.stage].place, driver) {
+        match (&self.line.stages[luggage.papers.stage].place, driver) {
             (Place::Worker(_), Driver::Worker) => !self.line.remote.has_further_downstream(self.stages_left()),
-            (Place::Carried(carrier, _), Driver::Carrier(here)) => Arc::ptr_eq(carrier, here),
+            (Place::Carried(carrier, _), Driver::Carrier(here)) => {
+                let suits = |grant: &Grant| carrier.suits(grant);
+                Arc::ptr_eq(carrier, here) && luggage.cargo.grant().is_none_or(suits)
+            }
             (Place::Task(runtime, _), Driver::Voyage(here, ..)) => runtime.is(here),
             _ => false,
         }
@@ -255,6 +296,14 @@ impl<E: Send + 'static> Trip<E> {
     fn stages_left(&self) -> usize {
         // Relaxed: a hint for the order among jobs.
         self.line.stages.len() - 1 - self.stage.load(Ordering::Relaxed)
+    }
+
+    /// The device of which the stage that waits to be run was granted a lane.
+    fn lane(&self) -> Option<u16> {
+        match &*lock(&self.state) {
+            State::Between(luggage) => luggage.cargo.grant().and_then(Grant::lane),
+            _ => None,
+        }
     }
 
     /// Gives the trip to where its stage runs, to be driven there.
@@ -272,7 +321,7 @@ impl<E: Send + 'static> Trip<E> {
             }
             Place::Carried(carrier, _) => {
                 let ride = Ride { trip, carrier: carrier.clone() };
-                let errand = Errand::new(self.name.clone(), stages_left, Box::new(ride));
+                let errand = Errand::new(self.name.clone(), stages_left, self.lane(), Box::new(ride));
                 // If it panics the errand is dropped, and the job knows.
                 let _ = catch_unwind(AssertUnwindSafe(|| carrier.carry(errand)));
             }
@@ -316,16 +365,35 @@ impl<E: Send + 'static> Trip<E> {
     }
 
     fn end_stopped(&self, luggage: Box<Luggage<E>>) {
-        let stage = self.line.stages[luggage.stage].name;
+        let stage = self.line.stages[luggage.papers.stage].name;
         let waker = match &luggage.cargo {
             Cargo::Sailing(sailing) => Some(sailing.waker()),
             _ => None,
         };
-        discard(luggage);
+        let Luggage { cargo, papers } = *luggage;
+        discard(cargo);
+        if let Some(reason) = self.stop.reason() {
+            self.note_end(papers, self.word_for(reason));
+        }
         self.end(Err(self.stopped_at(stage)));
         // So that the voyage ends as well.
         if let Some(waker) = waker {
             waker.wake();
+        }
+    }
+
+    /// Tells the ledger's observers how the job has ended, and the ledger that it has.
+    fn note_end(&self, papers: Papers, how: &'static str) {
+        papers.job.note(What::Finished { how, late: self.urgency.is_late() });
+        drop(papers);
+    }
+
+    fn word_for(&self, reason: Reason) -> &'static str {
+        match reason {
+            Reason::Forsaken => "forsaken",
+            Reason::TimedOut => "timed_out",
+            Reason::Cancelled if self.line.is_abandoned() => "shut_down",
+            Reason::Cancelled => "cancelled",
         }
     }
 
@@ -344,6 +412,8 @@ impl<E: Send + 'static> Trip<E> {
         *lock(&self.state) = State::Ended;
         let succeeded = result.is_ok();
         self.forget(succeeded);
+        let spare = lock(&self.spare).take();
+        discard(spare);
         let delivery = lock(&self.delivery).take();
         if let Some(delivery) = delivery {
             delivery.deliver(result);
@@ -355,7 +425,12 @@ impl<E: Send + 'static> Trip<E> {
 
 impl<E: Send + 'static> Wake for Trip<E> {
     fn wake(self: Arc<Self>) {
-        self.send_on();
+        // Relaxed: as in `send_on`.
+        match &self.line.stages[self.stage.load(Ordering::Relaxed)].place {
+            // Which of its threads the stage belongs on is known when the grant is taken; that is done here and now.
+            Place::Carried(..) => self.driven_by(Driver::Passer),
+            Place::Worker(_) | Place::Task(..) => self.send_on(),
+        }
     }
 }
 

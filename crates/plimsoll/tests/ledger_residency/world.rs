@@ -215,7 +215,7 @@ impl World {
                     }
                 }
                 (Stand::Fresh | Stand::Between(_), false) => events.push(Event::Ask(job)),
-                (Stand::Ended, false) => unreachable!("nothing is left behind here"),
+                (Stand::Ended | Stand::HandedOver, false) => unreachable!("nothing is left behind here"),
             }
         }
         for (residency, memory) in run.memory.iter().enumerate() {

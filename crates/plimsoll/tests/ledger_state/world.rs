@@ -312,7 +312,7 @@ impl World {
                     (Stand::Between(_), true) => growth = true,
                     (Stand::Fresh, true) => admission = true,
                     (Stand::Running(_) | Stand::Between(_), _) => going_on = true,
-                    (Stand::Fresh | Stand::Ended, _) => {}
+                    (Stand::Fresh | Stand::Ended | Stand::HandedOver, _) => {}
                 }
             }
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::accounts::{AccountId, Component};
 use super::amounts::Amounts;
+use super::family::FamilyBefore;
 use super::owner::{Declared, OwnerId, Phase, Waiting, Want};
 use super::safety;
 use super::{Granted, LedgerState, Outcome, Refusal};
@@ -47,11 +48,16 @@ impl LedgerState {
 
     /// Puts a request where its order says.
     pub(super) fn take_place(&mut self, id: OwnerId) {
-        if self.owners[id.0].in_flight() {
+        if self.owners[id.0].goes_with_growth() {
             self.queues.growth.insert(self.growth_key(id));
         } else {
             self.queues.admission.insert(self.admission_key(id));
         }
+    }
+
+    /// Whether an owner has been admitted and has not ended.
+    pub fn is_in_flight(&self, id: OwnerId) -> bool {
+        self.owners[id.0].in_flight()
     }
 
     /// Changes a job's priority: a request that waits takes its new place, with its age.
@@ -73,9 +79,10 @@ impl LedgerState {
     /// Takes a request off its queue, if the owner has one there.
     pub(super) fn dequeue(&mut self, id: OwnerId) -> Option<Waiting> {
         self.owners[id.0].waiting.as_ref()?;
-        if self.owners[id.0].in_flight() {
+        if self.owners[id.0].goes_with_growth() {
             let key = self.growth_key(id);
-            // The key's share was taken when the request arrived; the claim only changes between requests.
+            // The key's share was taken when the request arrived; since then a part may have left something, or the
+            // request may have been tried by another plan.
             if !self.queues.growth.remove(&key) {
                 self.queues.growth.retain(|key| key.3 != id.0);
             }
@@ -128,7 +135,7 @@ impl LedgerState {
     fn grant_growth(&mut self, out: &mut Vec<Outcome>) {
         // Grants only get harder (`safety`), so whoever is passed over here need not be looked at again.
         for id in self.queues.growths() {
-            if let Some(granted) = self.try_grant(id) {
+            if let Some(granted) = self.try_grant_by_any_plan(id) {
                 out.push(Outcome::Granted(id, granted));
             }
         }
@@ -153,56 +160,39 @@ impl LedgerState {
         }
     }
 
-    /// Grants an admission if it fits, is safe, and passes nobody who may not be passed. Also says whether it was held
-    /// back by the last of these alone.
+    /// Grants an admission if it fits, is safe, and passes nobody who may not be passed, by the first plan by which all of
+    /// this is so. Also says whether it was held back by the last of these alone.
     pub(super) fn try_admit(&mut self, id: OwnerId) -> (Option<Granted>, bool) {
-        if let Some(granted) = self.try_admit_urgently(id) {
-            return (granted, false);
-        }
-        let Some(passed) = self.may_pass(id) else { return (None, true) };
-        let granted = self.try_grant(id);
-        // Without a grant, it may have been admitted to the load of what it needs.
-        if self.owners[id.0].in_flight() {
-            self.count_passed(&passed);
-        }
-        (granted, false)
-    }
-
-    /// Admits an urgent job into the urgent reserve. Where it is served wholly from there it passes nobody. `Some(None)` if
-    /// it is admitted to the load of what it needs.
-    fn try_admit_urgently(&mut self, id: OwnerId) -> Option<Option<Granted>> {
-        let Declared::Job { plan, urgent, .. } = &mut self.owners[id.0].declared else { return None };
-        let reserve = urgent.as_mut()?;
-        std::mem::swap(plan, reserve);
-        self.adopt_plan(id);
-        let Declared::Job { plan, .. } = &self.owners[id.0].declared else { unreachable!("checked above") };
-        // What it needs beside its claim is everybody's.
-        let wholly = self.owners[id.0].needs.is_empty()
-            && plan.claims[0]
-                .iter()
-                .all(|(component, _)| self.accounts.is_urgent(self.accounts.component(component).account));
-        let passed = if wholly { Some(Vec::new()) } else { self.may_pass(id) };
-        if let Some(passed) = passed {
+        let mut held_back = false;
+        for at in 0..self.plan_count(id) {
+            self.adopt_plan(id, at);
+            let passed = if self.is_wholly_urgent(id) { Some(Vec::new()) } else { self.may_pass(id) };
+            let Some(passed) = passed else {
+                held_back = true;
+                continue;
+            };
             let granted = self.try_grant(id);
+            // Without a grant, it may have been admitted to the load of what it needs.
             if self.owners[id.0].in_flight() {
                 self.count_passed(&passed);
-                return Some(granted);
+                return (granted, false);
+            }
+            if self.residencies.probed.is_some() {
+                break;
             }
         }
-        let Declared::Job { plan, urgent: Some(ordinary), .. } = &mut self.owners[id.0].declared else {
-            unreachable!("swapped above")
-        };
-        std::mem::swap(plan, ordinary);
-        self.adopt_plan(id);
-        None
+        self.adopt_nominal_plan(id);
+        (None, held_back)
     }
 
-    pub(super) fn adopt_plan(&mut self, id: OwnerId) {
-        let owner = &mut self.owners[id.0];
-        let Declared::Job { plan, .. } = &owner.declared else { unreachable!("only jobs have plans") };
-        owner.account = plan.account;
-        owner.claim = plan.claims[0].clone();
-        owner.leaves = plan.leaves.clone();
+    /// Whether an admission would be served wholly from the urgent reserve, which counts as nobody else's budget. What it
+    /// needs beside its claim is everybody's.
+    fn is_wholly_urgent(&self, id: OwnerId) -> bool {
+        let owner = &self.owners[id.0];
+        let is_reserve = |component| self.accounts.is_urgent(self.accounts.component(component).account);
+        self.accounts.is_urgent(owner.account)
+            && owner.needs.is_empty()
+            && owner.claim.iter().all(|(component, _)| is_reserve(component))
     }
 
     /// The waiting requests that an admission of `id` would pass, if it may pass all of them. By whom a request is not
@@ -252,12 +242,17 @@ impl LedgerState {
             return false;
         }
         self.charge(waiter, &more);
+        let joins = !self.owners[waiter.0].in_flight();
+        let family = if joins { self.join_family(waiter) } else { FamilyBefore::default() };
         let safe = safety::is_safe(
             &self.accounts.components,
             lifted,
             self.in_flight_and(waiter).map(|index| &self.owners[index]),
             self.pins(),
         );
+        if joins {
+            self.leave_family(waiter, family);
+        }
         self.discharge(waiter, &more);
         safe
     }
@@ -314,7 +309,8 @@ impl LedgerState {
         if !self.leaves_room_for_the_head(id, &more) {
             return None;
         }
-        let admission = !self.owners[id.0].in_flight();
+        let joins = !self.owners[id.0].in_flight();
+        let admission = joins && !self.owners[id.0].is_part();
         if admission {
             let claim = self.with_needs(&self.owners[id.0], &self.owners[id.0].claim);
             if !self.is_below_target(&more) || self.unattainable(&claim).is_some() {
@@ -322,12 +318,19 @@ impl LedgerState {
             }
         }
         self.charge(id, &more);
+        let family = if joins { self.join_family(id) } else { FamilyBefore::default() };
         let unchecked = cfg!(plimsoll_mutant = "safety-for-growth-only") && admission;
-        if !unchecked && !self.is_safe_with(admission.then_some(id)) {
+        if !unchecked && !self.is_safe_with(joins.then_some(id)) {
+            if joins {
+                self.leave_family(id, family);
+            }
             self.discharge(id, &more);
             return None;
         }
         if self.residencies.probing {
+            if joins {
+                self.leave_family(id, family);
+            }
             self.discharge(id, &more);
             self.residencies.probed = Some(more);
             return None;
@@ -343,15 +346,15 @@ impl LedgerState {
         for &(resource, amount) in &granted {
             owner.hold(resource, amount);
         }
-        let admission = owner.phase == Phase::Fresh;
+        let joins = owner.phase == Phase::Fresh;
         if let (Declared::Job { running, again, .. }, Want::Stage(stage)) = (&mut owner.declared, waiting.want) {
             *running = Some(stage);
-            if admission {
+            if joins {
                 again.admitted = Some(waiting.age);
             }
         }
         owner.phase = Phase::InFlight;
-        if admission {
+        if joins {
             self.in_flight.push(id.0);
             if let Want::More(class, _) = waiting.want {
                 self.attach(id, class);

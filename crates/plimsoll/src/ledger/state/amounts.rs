@@ -34,6 +34,13 @@ impl Amounts {
         self.update(component, |held| held.saturating_add(amount));
     }
 
+    /// Adds each component of `other`.
+    pub(super) fn add_all(&mut self, other: &Amounts) {
+        for (component, amount) in other.iter() {
+            self.add(component, amount);
+        }
+    }
+
     /// Subtracts.
     ///
     /// # Panics

@@ -38,10 +38,13 @@ impl LedgerState {
     fn try_admit_to_load(&mut self, id: OwnerId) {
         let more = self.amounts_to_load(id);
         let claim = self.with_needs(&self.owners[id.0], &self.owners[id.0].claim);
-        if !self.fits(&more) || !self.is_below_target(&more) || self.unattainable(&claim).is_some() {
+        // A part is in its parent's claim and needs what that pins, whatever is asked for now.
+        let may = self.owners[id.0].is_part() || self.is_below_target(&more) && self.unattainable(&claim).is_none();
+        if !may || !self.fits(&more) {
             return;
         }
         self.pin(id);
+        let family = self.join_family(id);
         for (component, bytes) in more.iter() {
             self.accounts.component_mut(component).held += bytes;
         }
@@ -53,6 +56,7 @@ impl LedgerState {
             self.commit_to_load(id);
             return;
         }
+        self.leave_family(id, family);
         self.unpin_tried(id);
         if safe {
             self.residencies.probed = Some(more);
@@ -83,7 +87,7 @@ impl LedgerState {
         let first = self.first_that_eviction_serves();
         self.residencies.probing = false;
         if let Some((id, more)) = first {
-            let admission = !self.owners[id.0].in_flight();
+            let admission = !self.owners[id.0].goes_with_growth();
             let mut short = Amounts::default();
             for (at, amount) in more.iter() {
                 let Component { limit, target, held, .. } = *self.accounts.component(at);
@@ -101,7 +105,7 @@ impl LedgerState {
 
     fn first_that_eviction_serves(&mut self) -> Option<(OwnerId, Amounts)> {
         for id in self.queues.growths() {
-            self.try_grant(id);
+            self.try_grant_by_any_plan(id);
             if let Some(more) = self.residencies.probed.take() {
                 return Some((id, more));
             }

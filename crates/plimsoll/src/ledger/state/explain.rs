@@ -39,7 +39,7 @@ impl LedgerState {
     pub fn shortage(&mut self, id: OwnerId) -> Shortage {
         let more = self.more_of(id);
         let mut shortage = self.shortage_of(id, &more);
-        if shortage.reason == Reason::Unsafe && !self.owners[id.0].in_flight() && self.may_pass(id).is_none() {
+        if shortage.reason == Reason::Unsafe && !self.owners[id.0].goes_with_growth() && self.may_pass(id).is_none() {
             shortage.reason = Reason::Order;
         }
         shortage

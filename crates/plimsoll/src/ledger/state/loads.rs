@@ -80,7 +80,7 @@ impl LedgerState {
             let waiting: Vec<OwnerId> = self.pinners(id).filter(|job| self.owners[job.0].waiting.is_some()).collect();
             for job in waiting {
                 self.refuse(job, Refusal::LoadFailed { residency: name.clone(), why: why.clone() }, out);
-                self.leave_before_the_first_stage(job);
+                self.leave_before_the_first_stage(job, out);
             }
         }
         self.settle(out);

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::accounts::{AccountId, Accounts, Kind};
+use super::accounts::{AccountId, Accounts};
 use super::amounts::Amounts;
+use super::choice::Plans;
+use super::family::Family;
 use super::residency::ResidencyId;
 use super::retry::Again;
-use crate::{Class, Profile, Resource};
+use crate::{Class, Resource};
 
 /// A job or a free-standing reservation, as the state machine names it.
 ///
@@ -33,6 +35,8 @@ pub(super) enum Phase {
     InFlight,
     /// Ended; what it still holds is retained until it is dropped.
     Ended,
+    /// Ended, and what it still held is its parent's.
+    HandedOver,
 }
 
 /// What an owner waits for.
@@ -56,57 +60,17 @@ pub(super) struct Waiting {
     pub(super) passed: u32,
 }
 
-/// A profile, laid out over the components of one account.
-#[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub(super) account: AccountId,
-    /// The claim when stage i is the next or the current one: the maximum of the peaks from i on.
-    pub(super) claims: Vec<Amounts>,
-    /// What the job leaves behind.
-    pub(super) leaves: Amounts,
-}
-
-impl Plan {
-    pub(super) fn of(profile: &Profile, account: AccountId, accounts: &mut Accounts) -> Result<Plan, Kind> {
-        let mut vector = |demand: &crate::Demand| {
-            let mut amounts = Amounts::default();
-            for (resource, amount) in demand.iter() {
-                accounts.add(account, resource, amount, &mut amounts)?;
-            }
-            Ok::<_, Kind>(amounts)
-        };
-        let mut claims = Vec::with_capacity(profile.stages().len());
-        let mut claim = Amounts::default();
-        for stage in profile.stages().iter().rev() {
-            claim.raise_to(&vector(&stage.peak)?);
-            claims.push(claim.clone());
-        }
-        claims.reverse();
-        // Slots come back with the end, whatever the last stage keeps: only bytes are left behind.
-        let mut leaves = Amounts::default();
-        for (resource, amount) in profile.stages().last().into_iter().flat_map(|stage| stage.keep.iter()) {
-            if let Resource::Class(_) = resource {
-                accounts.add(account, resource, amount, &mut leaves)?;
-            }
-        }
-        Ok(Plan { account, claims, leaves })
-    }
-}
-
 /// What kind of owner it is, and what it declared.
 #[derive(Clone, Debug)]
 pub(super) enum Declared {
-    /// A job with a profile.
+    /// A job with a profile, or with several of which one is chosen.
     Job {
-        profile: Profile,
-        plan: Plan,
-        /// The plan over the urgent reserve, for an urgent job where there is one.
-        urgent: Option<Box<Plan>>,
+        plans: Plans,
         /// The stage that is running.
         running: Option<usize>,
         /// The first stage that may be entered next.
         next: usize,
-        /// The job's handle is gone: it ends with the stage that is running.
+        /// The job's handle is gone: it ends with the stage that is running and the parts that are in flight.
         ending: bool,
         /// It may begin again while it holds something, so its claim does not fall from stage to stage.
         restarts: bool,
@@ -150,6 +114,9 @@ pub(super) struct Owner {
     pub(super) pins: bool,
     /// It is nobody's: it holds the bytes of this.
     pub(super) residency: Option<ResidencyId>,
+    pub(super) family: Family,
+    /// Which owner it is, of all there ever were.
+    pub(super) born: u64,
 }
 
 impl Owner {
@@ -170,6 +137,8 @@ impl Owner {
             needs: SmallVec::new(),
             pins: false,
             residency: None,
+            family: Family::default(),
+            born: 0,
         }
     }
 
@@ -207,7 +176,7 @@ impl Owner {
     }
 
     /// The stage that counts now: the running one, the one waited for, or the next.
-    fn current_stage(&self) -> Option<usize> {
+    pub(super) fn current_stage(&self) -> Option<usize> {
         let Declared::Job { running, next, .. } = self.declared else { return None };
         let waited_for = self.waiting.as_ref().and_then(|waiting| match waiting.want {
             Want::Stage(stage) => Some(stage),
@@ -220,11 +189,12 @@ impl Owner {
     /// beyond the current stage's peak, since nothing says when that will be returned.
     pub(super) fn claim_by_plan(&self, accounts: &mut Accounts) -> Amounts {
         let mut claim = match (&self.declared, self.current_stage()) {
-            (Declared::Job { profile, plan, restarts, .. }, Some(stage)) if stage < plan.claims.len() => {
-                let mut claim = plan.claims[if *restarts { 0 } else { stage }].clone();
-                let peak = &profile.stages()[stage].peak;
+            (Declared::Job { ending: true, running: None, .. }, _) => Amounts::default(),
+            (Declared::Job { plans, restarts, .. }, Some(stage)) if stage < plans.current().claims.len() => {
+                let mut claim = plans.current().claims[if *restarts { 0 } else { stage }].clone();
+                let profile = &plans.profile().stages()[stage];
                 for &(resource, held) in &self.holdings {
-                    let surplus = held.saturating_sub(peak.of(resource));
+                    let surplus = held.saturating_sub(profile.own(resource));
                     accounts.add(self.account, resource, surplus, &mut claim).expect("what is held was charged");
                 }
                 claim
@@ -245,8 +215,8 @@ impl Owner {
         match want {
             Want::More(class, bytes) => std::iter::once((Resource::Class(class), bytes)).collect(),
             Want::Stage(stage) => {
-                let Declared::Job { profile, .. } = &self.declared else { unreachable!("only jobs have stages") };
-                let peak = &profile.stages()[stage].peak;
+                let Declared::Job { plans, .. } = &self.declared else { unreachable!("only jobs have stages") };
+                let peak = &plans.profile().stages()[stage].peak;
                 peak.iter()
                     .map(|(resource, peak)| (resource, peak.saturating_sub(self.holding(resource))))
                     .filter(|entry| entry.1 != 0)

@@ -42,12 +42,17 @@ impl LedgerState {
     /// The stage that an owner is in, or waits to enter.
     pub(super) fn stage_of(&self, id: OwnerId) -> Option<&'static str> {
         let owner = &self.owners[id.0];
-        let Declared::Job { profile, running, .. } = &owner.declared else { return None };
+        let Declared::Job { plans, running, .. } = &owner.declared else { return None };
         let waited_for = owner.waiting.as_ref().and_then(|waiting| match waiting.want {
             Want::Stage(stage) => Some(stage),
             Want::More(..) => None,
         });
-        running.or(waited_for).map(|stage| profile.stages()[stage].name)
+        running.or(waited_for).map(|stage| plans.profile().stages()[stage].name)
+    }
+
+    /// Records what has happened to a job outside of the ledger: where it runs, how it ended.
+    pub fn note_of_job(&mut self, id: OwnerId, what: What) {
+        self.note(id, what);
     }
 
     /// Notes what happened to an owner. Called while the owner is still as it was when it happened.

@@ -402,18 +402,11 @@ impl LedgerState {
     }
 
     /// A job that was admitted to a load and is not to enter its first stage stands where it stood before.
-    pub(super) fn leave_before_the_first_stage(&mut self, id: OwnerId) {
-        let owner = &mut self.owners[id.0];
-        let Declared::Job { plan, urgent, running: None, next: 0, again, .. } = &mut owner.declared else { return };
-        if owner.pins && !again.stays && owner.phase == Phase::InFlight {
-            // Back to the ordinary plan, where it was admitted by the urgent reserve's.
-            if let Some(ordinary) = urgent.as_mut().filter(|_| self.accounts.is_urgent(plan.account)) {
-                std::mem::swap(plan, ordinary);
-            }
-            owner.phase = Phase::Fresh;
-            self.in_flight.retain(|index| *index != id.0);
-            self.adopt_plan(id);
-            self.leave_needs(id);
+    pub(super) fn leave_before_the_first_stage(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
+        let owner = &self.owners[id.0];
+        let Declared::Job { running: None, next: 0, again, .. } = &owner.declared else { return };
+        if owner.pins && !again.stays && owner.in_flight() {
+            self.step_back(id, out);
         }
     }
 

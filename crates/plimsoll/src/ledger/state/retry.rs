@@ -14,7 +14,7 @@
 
 use smallvec::SmallVec;
 
-use super::owner::{Declared, OwnerId, Phase};
+use super::owner::{Declared, OwnerId};
 use super::{LedgerState, Outcome};
 use crate::ledger::error::RestartError;
 use crate::observe::What;
@@ -38,13 +38,12 @@ impl LedgerState {
         for &(class, bytes) in unattached {
             self.give_back(id, class.into(), bytes.0);
         }
-        let Declared::Job { profile, running, next, ending, .. } = &self.owners[id.0].declared else {
+        let Declared::Job { plans, running, next, .. } = &self.owners[id.0].declared else {
             panic!("a reservation has no stage to retry")
         };
         assert!(running.is_some(), "the stage that is to be retried is running");
-        let ending = *ending;
         // What it brought: `next` still names the stage after the last one that has ended.
-        let brought = next.checked_sub(1).map(|last| profile.stages()[last].keep.clone()).unwrap_or_default();
+        let brought = next.checked_sub(1).map(|last| plans.profile().stages()[last].keep.clone()).unwrap_or_default();
         self.give_back_slots(id, |slots| brought.of(slots));
         self.note(id, What::StageRetried);
         self.retried += 1;
@@ -53,14 +52,8 @@ impl LedgerState {
         };
         *running = None;
         again.stays = true;
-        let mut claim = self.owners[id.0].claim_by_plan(&mut self.accounts);
-        let owner = &mut self.owners[id.0];
-        claim.lower_to(&owner.claim);
-        claim.raise_to(&owner.held);
-        owner.claim = claim;
-        if ending {
-            self.finish(id);
-        }
+        self.lower_claim(id);
+        self.end_if_done(id, out);
         self.settle(out);
     }
 
@@ -74,16 +67,19 @@ impl LedgerState {
         let owner = &self.owners[id.0];
         let job = owner.name.clone();
         assert!(owner.waiting.is_none(), "a request is taken back before the job begins again");
-        let Declared::Job { profile, running, restarts, .. } = &owner.declared else {
+        let Declared::Job { plans, running, restarts, .. } = &owner.declared else {
             panic!("a reservation has no start to go back to")
         };
         if let Some(stage) = *running {
-            return Err(RestartError::StillInStage { job, stage: profile.stages()[stage].name });
+            return Err(RestartError::StillInStage { job, stage: plans.profile().stages()[stage].name });
         }
         if !owner.in_flight() {
             return Ok(());
         }
         let stays = *restarts;
+        if !stays && !owner.family.parts.is_empty() {
+            return Err(RestartError::PartsUnfinished { job, parts: owner.family.parts.len() });
+        }
         let held = owner.holdings.iter().filter_map(|&(resource, amount)| match resource {
             Resource::Class(class) => Some((class, Bytes(amount))),
             Resource::Slots(_) => None,
@@ -95,21 +91,12 @@ impl LedgerState {
         self.note(id, What::Restarted);
         self.restarted += 1;
         let owner = &mut self.owners[id.0];
-        let Declared::Job { plan, urgent, next, again, .. } = &mut owner.declared else {
-            unreachable!("checked above")
-        };
+        let Declared::Job { next, again, .. } = &mut owner.declared else { unreachable!("checked above") };
         *next = 0;
         again.stays = stays;
         if !stays {
-            // Back to the ordinary plan, where it was admitted by the urgent reserve's.
-            if let Some(ordinary) = urgent.as_mut().filter(|_| self.accounts.is_urgent(plan.account)) {
-                std::mem::swap(plan, ordinary);
-            }
             again.place = again.admitted;
-            owner.phase = Phase::Fresh;
-            self.in_flight.retain(|index| *index != id.0);
-            self.adopt_plan(id);
-            self.leave_needs(id);
+            self.step_back(id, out);
         }
         self.settle(out);
         Ok(())

@@ -10,12 +10,18 @@
 //! Those that nobody pins count as free. The claim of an owner in flight has no part in them: all that it needs was paid
 //! for when it was admitted (`residency`).
 //!
+//! What a part leaves is its parent's when it ends ([`family`](super::family)), and counts as the parent's from the start:
+//! it is set aside at the part, and the parent *has* it. A parent is finished after its parts, as it will be. Returns
+//! are still never negative, so an owner that can finish now, its own parts finished, can finish at any later moment too:
+//! moving it to the front of an order that works leaves an order that works, and greed still misses none.
+//!
 //! Two facts that the rest of the state machine relies on:
 //! - *Grants only get harder.* If a grant is unsafe now, it is unsafe after any other grant: a safe order for both is a
 //!   safe order for the one. One pass over the waiting requests in their order is therefore enough.
 //! - *Returns never hurt.* Returning bytes or lowering a claim keeps a safe state safe, in the same order.
 
 use super::accounts::Component;
+use super::family;
 use super::owner::Owner;
 use super::residency::Pins;
 
@@ -34,9 +40,10 @@ pub(super) fn is_safe<'a>(
             None => return false,
         }
     }
+    let mut parents = family::Unfinished::of(in_flight.clone());
     for owner in in_flight.clone() {
         for (component, leaves) in owner.leaves.iter() {
-            let aside = leaves.saturating_sub(owner.held.of(component));
+            let aside = leaves.saturating_sub(owner.held_with_parts(component));
             match free[component as usize].checked_sub(aside) {
                 Some(left) => free[component as usize] = left,
                 None => return false,
@@ -47,14 +54,22 @@ pub(super) fn is_safe<'a>(
     loop {
         let before = unfinished.len();
         unfinished.retain(|owner| {
-            let can_finish = owner.claim.iter().all(|(component, claim)| {
-                let has = owner.held.of(component).max(owner.leaves.of(component));
-                claim.saturating_sub(has) <= free[component as usize]
-            });
+            let can_finish = !parents.has_parts(owner)
+                && owner.claim.iter().all(|(component, claim)| {
+                    let has = owner.held_with_parts(component).max(owner.leaves.of(component));
+                    claim.saturating_sub(has) <= free[component as usize]
+                });
             if can_finish {
+                for (component, leaves) in owner.family.inherits.iter() {
+                    // What its parts left to it goes back as well: the rest of it is looked at below.
+                    let held = owner.held.of(component);
+                    let all = (held + leaves).saturating_sub(owner.leaves.of(component));
+                    free[component as usize] += all - held.saturating_sub(owner.leaves.of(component));
+                }
                 for (component, held) in owner.held.iter() {
                     free[component as usize] += held.saturating_sub(owner.leaves.of(component));
                 }
+                parents.finish(owner);
                 pins.finish(owner, &mut free);
             }
             !can_finish

@@ -4,7 +4,7 @@
 use super::LedgerState;
 use super::accounts::{AccountId, Kind};
 use super::owner::{Declared, OwnerId, Phase, Want};
-use crate::Resource;
+use crate::{Resource, Slots};
 
 /// One component of the vector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +34,8 @@ pub enum Stand {
     Between(usize),
     /// Ended; what it holds is retained.
     Ended,
+    /// A part that ended: what it held is its parent's.
+    HandedOver,
 }
 
 /// A waiting request.
@@ -62,6 +64,10 @@ pub struct OwnerView {
     pub claim: Vec<(usize, u64)>,
     /// What it leaves behind, by index of the component.
     pub leaves: Vec<(usize, u64)>,
+    /// Which of its profiles it goes by: 0 is the one that is preferred.
+    pub choice: usize,
+    /// The job that it is a part of.
+    pub parent: Option<OwnerId>,
 }
 
 impl LedgerState {
@@ -101,12 +107,21 @@ impl LedgerState {
         owner.holdings.iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1)
     }
 
+    /// The device of which an owner holds a lane.
+    pub fn lane_of(&self, id: OwnerId) -> Option<u16> {
+        self.owners[id.0].holdings.iter().find_map(|entry| match entry.0 {
+            Resource::Slots(slots) => slots.device().filter(|&device| slots == Slots::lane(device)),
+            Resource::Class(_) => None,
+        })
+    }
+
     /// One owner; `None` once it has ended and returned everything.
     pub fn owner(&self, id: OwnerId) -> Option<OwnerView> {
         let owner = self.owners.get(id.0)?;
         let stand = match (owner.phase, &owner.declared) {
             (Phase::Fresh, _) => Stand::Fresh,
             (Phase::Ended, _) => Stand::Ended,
+            (Phase::HandedOver, _) => Stand::HandedOver,
             (Phase::InFlight, Declared::Job { running: None, next, .. }) => Stand::Between(*next),
             (Phase::InFlight, Declared::Job { running, .. }) => Stand::Running(*running),
             (Phase::InFlight, Declared::Standing { .. }) => Stand::Running(None),
@@ -122,8 +137,16 @@ impl LedgerState {
         let mut holdings = owner.holdings.to_vec();
         holdings.sort();
         let plain = |amounts: &super::Amounts| amounts.iter().map(|(id, amount)| (id as usize, amount)).collect();
-        let account = owner.account;
-        Some(OwnerView { account, stand, waiting, holdings, claim: plain(&owner.claim), leaves: plain(&owner.leaves) })
+        Some(OwnerView {
+            account: owner.account,
+            stand,
+            waiting,
+            holdings,
+            claim: plain(&owner.claim),
+            leaves: plain(&owner.leaves),
+            choice: self.choice(id),
+            parent: owner.family.parent,
+        })
     }
 
     fn waiting_ages(&self) -> impl Iterator<Item = u64> + '_ {

@@ -8,32 +8,32 @@ use crate::sync::{Mutex, lock, thread};
 
 /// Where a stage runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Worker,
     Carried,
     Task,
 }
 
-const KINDS: [Kind; 3] = [Kind::Worker, Kind::Carried, Kind::Task];
+pub(super) const KINDS: [Kind; 3] = [Kind::Worker, Kind::Carried, Kind::Task];
 
 /// One thread that runs whatever comes: errands and futures. It ends with its last handle.
 #[derive(Clone)]
-struct Hand {
+pub(super) struct Hand {
     work: mpsc::Sender<Box<dyn FnOnce() + Send>>,
 }
 
 impl Hand {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (work, to_do) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         drop(thread::spawn(move || to_do.into_iter().for_each(|work| work())));
         Self { work }
     }
 
-    fn carrier(&self) -> Arc<dyn Carrier> {
+    pub(super) fn carrier(&self) -> Arc<dyn Carrier> {
         Arc::new(self.clone())
     }
 
-    fn runtime(&self) -> Runtime {
+    pub(super) fn runtime(&self) -> Runtime {
         let hand = self.clone();
         Runtime::new(move |task| Arc::new(Polled { hand: hand.clone(), task: Mutex::new(Some(task)) }).wake())
     }
@@ -67,7 +67,7 @@ impl Wake for Polled {
 }
 
 /// Ready at the second poll.
-async fn once_around() {
+pub(super) async fn once_around() {
     let mut polled = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut polled, true) {

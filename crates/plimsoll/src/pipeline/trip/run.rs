@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use super::{Cargo, Driver, Luggage, Trip, Value, discard};
-use crate::ledger::{Grant, Job};
+use super::{Cargo, Driver, Luggage, Papers, Trip, Value, discard};
+use crate::ledger::Grant;
+use crate::observe::What;
 use crate::pipeline::cx::StageCx;
 use crate::pipeline::error::JobError;
+use crate::pipeline::retry::Tries;
 use crate::pipeline::stage::Place;
 use crate::pipeline::stats::Event;
 use crate::pipeline::task::{GrantOfTask, StageFuture, TaskCx};
@@ -22,6 +24,8 @@ type Outcome<E> = Result<Result<Value, E>, Box<dyn Any + Send>>;
 /// The future of an async stage, and what it works with. Dropped in this order.
 pub(super) struct Sailing<E> {
     future: StageFuture<E>,
+    /// Kept for another run.
+    input: Option<Value>,
     grant: GrantOfTask,
     started: Instant,
     /// Wakes the voyage that polls it.
@@ -42,31 +46,36 @@ impl<E: Send + 'static> Trip<E> {
         luggage: Box<Luggage<E>>,
         driver: &mut Driver<'_, '_>,
     ) -> Option<Box<Luggage<E>>> {
-        let Luggage { cargo, job, stage: index, since } = *luggage;
+        let Luggage { cargo, papers } = *luggage;
         match cargo {
-            Cargo::Waiting(_) => unreachable!("a stage runs with its grant"),
-            Cargo::Sailing(sailing) => self.poll_stage(sailing, job, index, driver),
+            Cargo::Waiting(_) | Cargo::Resting(..) => unreachable!("a stage runs with its grant"),
+            Cargo::Sailing(sailing) => self.poll_stage(sailing, papers, driver),
             Cargo::Granted(value, mut grant) => {
-                let stage = &self.line.stages[index];
-                let started = self.begin(index, since);
+                let stage = &self.line.stages[papers.stage];
+                let started = self.begin(&papers);
+                let mut input = Some(value);
                 match &stage.place {
                     Place::Worker(run) | Place::Carried(_, run) => {
                         let outcome = catch_unwind(AssertUnwindSafe(|| {
                             let stop = &*self.stop;
                             let mut cx = StageCx { grant: &mut grant, job: &self.name, stage: stage.name, stop };
-                            run(&mut cx, value)
+                            run(&mut cx, &mut input)
                         }));
-                        self.conclude(index, started, outcome, grant, job)
+                        self.conclude(Run { started, outcome, input, grant: Some(grant) }, papers)
                     }
                     Place::Task(_, start) => {
                         let (cx, grant) = TaskCx::new(self.name.clone(), stage.name, self.stop.clone(), grant);
                         // What makes the future is the stage's own code already.
-                        match catch_unwind(AssertUnwindSafe(|| start(cx, value))) {
+                        match catch_unwind(AssertUnwindSafe(|| start(cx, &mut input))) {
                             Ok(future) => {
-                                let sailing = Sailing { future, grant, started, waker: Waker::noop().clone() };
-                                self.poll_stage(sailing, job, index, driver)
+                                let waker = Waker::noop().clone();
+                                let sailing = Sailing { future, input, grant, started, waker };
+                                self.poll_stage(sailing, papers, driver)
                             }
-                            Err(panic) => self.conclude(index, started, Err(panic), grant, job),
+                            Err(panic) => {
+                                let grant = grant.take();
+                                self.conclude(Run { started, outcome: Err(panic), input, grant }, papers)
+                            }
                         }
                     }
                 }
@@ -78,96 +87,111 @@ impl<E: Send + 'static> Trip<E> {
     fn poll_stage(
         self: &Arc<Self>,
         mut sailing: Sailing<E>,
-        job: Job,
-        index: usize,
+        papers: Papers,
         driver: &mut Driver<'_, '_>,
     ) -> Option<Box<Luggage<E>>> {
         let Driver::Voyage(_, cx, aboard) = driver else { unreachable!("an async stage runs on its runtime") };
         if !sailing.waker.will_wake(cx.waker()) {
             sailing.waker = cx.waker().clone();
         }
-        let polled =
-            catch_unwind(AssertUnwindSafe(|| sailing.future.as_mut().poll(&mut Context::from_waker(cx.waker()))));
-        let outcome = match polled {
+        let mut cx = Context::from_waker(cx.waker());
+        let outcome = match catch_unwind(AssertUnwindSafe(|| sailing.future.as_mut().poll(&mut cx))) {
             Ok(Poll::Pending) => {
-                let since = sailing.started;
-                let luggage = Luggage { cargo: Cargo::Sailing(sailing), job, stage: index, since };
-                let again = self.put_back(Box::new(luggage));
+                let again = self.put_back(Box::new(Luggage { cargo: Cargo::Sailing(sailing), papers }));
                 **aboard = again.is_none();
                 return again;
             }
             Ok(Poll::Ready(result)) => Ok(result),
             Err(panic) => Err(panic),
         };
-        let Sailing { future, grant, started, .. } = sailing;
+        let Sailing { future, input, grant, started, .. } = sailing;
         // Before the grant: it may hold buffers that were paid from it.
         discard(future);
-        self.conclude(index, started, outcome, grant, job)
+        self.conclude(Run { started, outcome, input, grant: grant.take() }, papers)
     }
 
-    fn begin(&self, index: usize, since: Instant) -> Instant {
-        let stage = &self.line.stages[index];
+    fn begin(&self, papers: &Papers) -> Instant {
+        let stage = &self.line.stages[papers.stage];
         let started = Instant::now();
-        stage.meter.waited(started - since);
-        if index == 0
+        stage.meter.waited(started - papers.since);
+        if papers.stage == 0
             && let Some(delivery) = &mut *lock(&self.delivery)
         {
             delivery.began();
         }
+        papers.job.note(What::Began { place: stage.place.name() });
         self.line.tell(|| Event::StageBegan { job: self.name.clone(), stage: stage.name });
         started
     }
 
-    /// Ends a stage and hands over to the next. `None` when the trip has ended.
-    fn conclude(
-        self: &Arc<Self>,
-        index: usize,
-        started: Instant,
-        outcome: Outcome<E>,
-        grant: impl EndsStage,
-        job: Job,
-    ) -> Option<Box<Luggage<E>>> {
-        let stage = &self.line.stages[index];
-        // What the stage did not hand over goes back: what it hands over, it has taken from the grant.
-        drop(grant);
+    /// Ends a stage and hands over to the next, or has it run again. `None` when the trip has ended.
+    fn conclude(self: &Arc<Self>, run: Run<E>, papers: Papers) -> Option<Box<Luggage<E>>> {
+        let Run { started, outcome, input, grant } = run;
+        let stage = &self.line.stages[papers.stage];
         let ran = started.elapsed();
         stage.meter.ran(ran);
-        self.line.tell(|| Event::StageEnded {
-            job: self.name.clone(),
-            stage: stage.name,
-            run_seconds: ran.as_secs_f64(),
-        });
-        let value = match outcome {
-            Ok(Ok(value)) => value,
-            failed => {
-                drop(job);
-                let job = self.name.clone();
-                let stage = stage.name;
-                self.end(Err(match failed {
-                    Err(panic) => JobError::Panicked { job, stage, message: message_of(&*panic) },
-                    Ok(_) if self.stop.is_set() => self.stopped_at(stage),
-                    Ok(Err(source)) => JobError::Stage { job, stage, source },
-                    Ok(Ok(_)) => unreachable!("matched above"),
-                }));
-                return None;
+        if let Some(grant) = &grant {
+            let index = papers.stage;
+            let granted = &papers.job.profile().stages()[index];
+            self.line.drifts.ran(index, &self.declared.stages()[index], granted, grant);
+        }
+        let ended = || {
+            self.line.tell(|| Event::StageEnded {
+                job: self.name.clone(),
+                stage: stage.name,
+                run_seconds: ran.as_secs_f64(),
+            });
+        };
+        let error = match outcome {
+            Ok(Ok(value)) => {
+                // The input has done its work. What the stage did not hand over goes back as well: what it hands over, it
+                // has taken from the grant.
+                discard(input);
+                drop(grant);
+                ended();
+                return self.hand_over(value, papers);
+            }
+            Ok(Err(source)) => match self.again(source, input, grant, papers, ended) {
+                Ok(luggage) => return Some(luggage),
+                Err(error) => error,
+            },
+            Err(panic) => {
+                discard(input);
+                drop(grant);
+                ended();
+                self.note_end(papers, "panicked");
+                JobError::Panicked { job: self.name.clone(), stage: stage.name, message: message_of(&*panic) }
             }
         };
-        if index + 1 == self.line.stages.len() {
-            drop(job);
+        self.end(Err(error));
+        None
+    }
+
+    /// To the next stage, or to the end.
+    fn hand_over(&self, value: Value, papers: Papers) -> Option<Box<Luggage<E>>> {
+        let next = papers.stage + 1;
+        if next == self.line.stages.len() {
+            self.note_end(papers, "result");
             self.end(Ok(value));
             return None;
         }
         // Relaxed: a hint, see `send_on`.
-        self.stage.store(index + 1, Ordering::Relaxed);
+        self.stage.store(next, Ordering::Relaxed);
+        let Papers { job, starts, .. } = papers;
         let job = self.line.hand_over(job);
-        Some(Box::new(Luggage { cargo: Cargo::Waiting(value), job, stage: index + 1, since: Instant::now() }))
+        let papers = Papers { job, stage: next, since: Instant::now(), tries: Tries::default(), starts };
+        Some(Box::new(Luggage { cargo: Cargo::Waiting(value), papers }))
     }
 }
 
-/// What a stage was granted, in whichever form it had it: dropping it ends the stage.
-trait EndsStage {}
-impl EndsStage for Grant {}
-impl EndsStage for GrantOfTask {}
+/// A run of a stage that is over, and what is left of it.
+struct Run<E> {
+    started: Instant,
+    outcome: Outcome<E>,
+    /// The input, if the stage left it.
+    input: Option<Value>,
+    grant: Option<Grant>,
+}
 
 fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Driver, Reason, Trip};
-use crate::ledger::{Job, JobSpec};
+use super::{Driver, Papers, Reason, Trip};
+use crate::ledger::JobSpec;
 use crate::pipeline::clock::AlarmId;
 use crate::pipeline::options::{JobOptions, URGENT};
 use crate::pipeline::stats::Event;
@@ -25,6 +25,10 @@ pub(super) struct Urgency {
 impl Urgency {
     pub(super) fn new(options: JobOptions) -> Self {
         Self { options, due: AtomicBool::new(false), alarms: Mutex::new(Vec::new()) }
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        self.options.deadline.is_some_and(|deadline| deadline < Instant::now())
     }
 
     pub(super) fn timeout(&self) -> Duration {
@@ -61,7 +65,7 @@ impl<E: Send + 'static> Trip<E> {
         runs.map_or(left / 2, |runs| runs * 2)
     }
 
-    fn at(self: &Arc<Self>, moment: Instant, ring: impl FnOnce(&Arc<Self>) + Send + 'static) {
+    pub(super) fn at(self: &Arc<Self>, moment: Instant, ring: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let trip = self.clone();
         let alarm = self.line.clock.set(moment, move || ring(&trip));
         lock(&self.urgency.alarms).push(alarm);
@@ -76,15 +80,16 @@ impl<E: Send + 'static> Trip<E> {
         self.line.tell(|| Event::DeadlineMissed { job: self.name.clone(), stage });
     }
 
-    /// Tells the ledger that the deadline is near, if so. Called by whoever drives, when the job has to wait for `stage`;
+    /// Tells the ledger that the deadline is near, if so. Called by whoever drives, when the job has to wait for its stage;
     /// then it may have been granted.
-    pub(super) fn hurry_if_due(&self, job: &mut Job, stage: usize) -> bool {
+    pub(super) fn hurry_if_due(&self, papers: &mut Papers) -> bool {
+        let job = &mut papers.job;
         if !self.urgency.due.load(Ordering::Relaxed) || !self.urgency.due.swap(false, Ordering::Relaxed) {
             return false;
         }
         let priority = self.urgency.options.priority.saturating_add(URGENT);
-        if stage == 0 {
-            // It has not been admitted: as another job it may be served from the urgent reserve. It loses its age, which
+        if !job.is_admitted() {
+            // As another job it may be served from the urgent reserve. It loses its age, which
             // its new priority makes up for. Where that is refused the old one stands.
             let spec = JobSpec { name: self.name.clone(), ..JobSpec::new("", job.profile().clone()) };
             if let Ok(urgent) = self.line.ledger.submit(spec.priority(priority).urgent()) {

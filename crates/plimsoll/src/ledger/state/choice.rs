@@ -1,0 +1,301 @@
+//! Alternatives: the plans by which a job may be served, in order of preference, and which of them it goes by.
+//!
+//! A plan is a profile laid out over the components of one account. A job has one for each profile that it was given, and
+//! an urgent job one more for each over the urgent reserve. A waiting request tries them in order; the first that fits and
+//! is safe is granted, and from then on the job goes by it.
+//!
+//! - *The plan it goes by is its guarantee.* What the safety check knows of a job in flight is the claim of one plan, so
+//!   the proof of progress is that of a job with that plan alone. The others only add chances.
+//! - *Changing the plan is a grant like any other.* The claim and the leavings of the other plan are put in place before
+//!   the state is checked; if it is not safe with them, the job goes by its old plan as if nothing had been tried.
+//! - *A job in flight changes to a plan only if what it holds is within what that plan brings to the stage*, in the same
+//!   account: nothing that it holds is then foreign to the plan.
+//! - *A plan whose claim is above a limit drops out* for as long as it is. A job of which no plan is left never fits.
+
+use smallvec::SmallVec;
+
+use super::accounts::{AccountId, Accounts, Kind};
+use super::amounts::Amounts;
+use super::family::FamilyBefore;
+use super::owner::{Declared, OwnerId};
+use super::{Granted, LedgerState};
+use crate::ledger::error::SubmitError;
+use crate::ledger::job::JobSpec;
+use crate::{Demand, Profile, Resource};
+
+/// A profile, laid out over the components of one account.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) profile: Profile,
+    /// Which of the job's profiles it is, in order of preference.
+    pub(super) choice: usize,
+    pub(super) account: AccountId,
+    /// The claim when stage i is the next or the current one: the most that is held from i on, by the job itself and by
+    /// those of its parts for which the profile makes room.
+    pub(super) claims: Vec<Amounts>,
+    /// What the job leaves behind.
+    pub(super) leaves: Amounts,
+}
+
+impl Plan {
+    fn of(profile: &Profile, choice: usize, account: AccountId, accounts: &mut Accounts) -> Result<Plan, Kind> {
+        let mut claims = Vec::with_capacity(profile.stages().len());
+        let mut claim = Amounts::default();
+        for stage in profile.stages().iter().rev() {
+            let own = vector(&stage.peak, account, accounts)?;
+            let mut all_leave = Amounts::default();
+            let mut largest = Amounts::default();
+            for parts in &stage.parts {
+                let part = Plan::of(&parts.profile, 0, account, accounts)?;
+                for (component, leaves) in part.leaves.iter() {
+                    all_leave.add(component, leaves.saturating_mul(parts.count));
+                }
+                largest.raise_to(&part.needs_beside_its_leavings());
+            }
+            for (component, amount) in own.iter().chain(largest.iter()) {
+                all_leave.add(component, amount);
+            }
+            claim.raise_to(&all_leave);
+            claims.push(claim.clone());
+        }
+        claims.reverse();
+        // Slots come back with the end, whatever the last stage keeps: only bytes are left behind.
+        let mut leaves = Amounts::default();
+        for (resource, amount) in profile.stages().last().into_iter().flat_map(|stage| stage.keep.iter()) {
+            if let Resource::Class(_) = resource {
+                accounts.add(account, resource, amount, &mut leaves)?;
+            }
+        }
+        Ok(Plan { profile: profile.clone(), choice, account, claims, leaves })
+    }
+
+    /// The whole claim less what is left behind: what it needs beside the place where its leavings will be.
+    pub(super) fn needs_beside_its_leavings(&self) -> Amounts {
+        let mut needs = Amounts::default();
+        for (component, claim) in self.claims[0].iter() {
+            needs.add(component, claim.saturating_sub(self.leaves.of(component)));
+        }
+        needs
+    }
+}
+
+fn vector(demand: &Demand, account: AccountId, accounts: &mut Accounts) -> Result<Amounts, Kind> {
+    let mut amounts = Amounts::default();
+    for (resource, amount) in demand.iter() {
+        accounts.add(account, resource, amount, &mut amounts)?;
+    }
+    Ok(amounts)
+}
+
+/// The plans of one job, in order of preference; at least one.
+#[derive(Clone, Debug)]
+pub(super) struct Plans {
+    all: SmallVec<[Box<Plan>; 1]>,
+    /// The one that it goes by.
+    at: usize,
+    /// The one that it goes by until it is admitted.
+    nominal: usize,
+}
+
+impl Plans {
+    /// The plan that the job goes by.
+    pub(super) fn current(&self) -> &Plan {
+        &self.all[self.at]
+    }
+
+    /// The profile that the job goes by.
+    pub(super) fn profile(&self) -> &Profile {
+        &self.current().profile
+    }
+
+    /// The plan that a job goes by until it is admitted; for a part, the one for which its parent has room.
+    pub(super) fn nominal(&self) -> &Plan {
+        &self.all[self.nominal]
+    }
+
+    /// Makes the first plan that `fits` the one that stands for the job until it is admitted.
+    pub(super) fn choose(&mut self, fits: impl FnMut(&Plan) -> bool) -> bool {
+        let at = self.iter().position(fits);
+        (self.at, self.nominal) = at.map_or((self.at, self.nominal), |at| (at, at));
+        at.is_some()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Plan> {
+        self.all.iter().map(|plan| &**plan)
+    }
+}
+
+/// What an owner went by before another plan was tried.
+struct Before {
+    at: usize,
+    claim: Amounts,
+    leaves: Amounts,
+    family: FamilyBefore,
+}
+
+impl LedgerState {
+    /// Lays out all profiles of a job, over the urgent reserve as well where it may use that.
+    pub(super) fn plans_of(&mut self, account: AccountId, spec: &JobSpec) -> Result<Plans, SubmitError> {
+        let name = &spec.name;
+        let mut all: SmallVec<[Box<Plan>; 1]> = SmallVec::new();
+        let mut unbudgeted = None;
+        let urgent = (spec.urgent && spec.parent.is_none()).then(|| self.accounts.urgent(account)).flatten();
+        for (choice, profile) in std::iter::once(&spec.profile).chain(&spec.alternatives).enumerate() {
+            profile.check().map_err(|source| SubmitError::Profile { job: name.clone(), source })?;
+            let stages = |profile: &Profile| profile.stages().iter().map(|stage| stage.name).collect::<Vec<_>>();
+            if stages(profile) != stages(&spec.profile) {
+                return Err(SubmitError::OtherStages { job: name.clone(), choice });
+            }
+            for account in urgent.into_iter().chain([account]) {
+                match Plan::of(profile, choice, account, &mut self.accounts) {
+                    Ok(plan) => all.push(Box::new(plan)),
+                    // The budget has no such device, say: this one cannot be chosen.
+                    Err(kind) => unbudgeted = unbudgeted.or(Some(kind)),
+                }
+            }
+        }
+        match unbudgeted {
+            Some(kind) if all.is_empty() => {
+                Err(SubmitError::Unbudgeted { job: name.clone(), place: self.root_place(kind) })
+            }
+            _ => {
+                let nominal = all.iter().position(|plan| plan.account == account).unwrap_or(0);
+                Ok(Plans { all, at: nominal, nominal })
+            }
+        }
+    }
+
+    /// Which of the job's profiles it goes by: 0 is the one that is preferred.
+    pub fn choice(&self, id: OwnerId) -> usize {
+        match &self.owners[id.0].declared {
+            Declared::Job { plans, .. } => plans.current().choice,
+            Declared::Standing { .. } => 0,
+        }
+    }
+
+    /// How many plans a request may be granted by; one for a free-standing reservation.
+    pub(super) fn plan_count(&self, id: OwnerId) -> usize {
+        match &self.owners[id.0].declared {
+            Declared::Job { plans, .. } => plans.all.len(),
+            Declared::Standing { .. } => 1,
+        }
+    }
+
+    /// Lets a job that holds nothing go by one of its plans.
+    pub(super) fn adopt_plan(&mut self, id: OwnerId, at: usize) {
+        if let Declared::Job { plans, .. } = &self.owners[id.0].declared
+            && plans.at != at
+        {
+            self.go_by(id, at);
+            self.claim_all(id);
+        }
+    }
+
+    /// Lets a job that is not in flight any more claim what it claimed at first.
+    pub(super) fn reset_plan(&mut self, id: OwnerId) {
+        self.adopt_nominal_plan(id);
+        self.claim_all(id);
+    }
+
+    fn claim_all(&mut self, id: OwnerId) {
+        let owner = &mut self.owners[id.0];
+        let Declared::Job { plans, .. } = &owner.declared else { unreachable!("only jobs have plans") };
+        owner.claim = plans.current().claims[0].clone();
+        owner.leaves = plans.current().leaves.clone();
+    }
+
+    /// Lets a job that is not admitted go by the plan that stands for it until then: a part by the one for which its
+    /// parent has room, others by the first one beside the urgent reserve that the limits allow.
+    pub(super) fn adopt_nominal_plan(&mut self, id: OwnerId) {
+        let owner = &self.owners[id.0];
+        let Declared::Job { plans, .. } = &owner.declared else { return };
+        let mut nominal = plans.nominal;
+        if !owner.is_part() && plans.all.len() > 1 {
+            let ordinary = |plan: &Plan| !self.accounts.is_urgent(plan.account);
+            let fits = |plan: &Plan| ordinary(plan) && self.unattainable(&plan.claims[0]).is_none();
+            nominal = plans.iter().position(fits).or_else(|| plans.iter().position(ordinary)).unwrap_or(0);
+        }
+        self.adopt_plan(id, nominal);
+    }
+
+    /// Grants the waiting request of a job in flight, or of a part of one, by the first plan by which that is possible.
+    pub(super) fn try_grant_by_any_plan(&mut self, id: OwnerId) -> Option<Granted> {
+        let count = self.plan_count(id);
+        if count == 1 {
+            return self.try_grant(id);
+        }
+        for at in 0..count {
+            let Some(before) = self.change_plan(id, at) else { continue };
+            let granted = self.try_grant(id);
+            if granted.is_some() {
+                return granted;
+            }
+            self.restore_plan(id, before);
+            if self.residencies.probed.is_some() {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Lets a job that waits for a stage go by another plan, if what it holds allows that. Whoever grants the request
+    /// checks safety; otherwise [`restore_plan`](Self::restore_plan) undoes it.
+    fn change_plan(&mut self, id: OwnerId, at: usize) -> Option<Before> {
+        let owner = &self.owners[id.0];
+        let Declared::Job { plans, restarts, .. } = &owner.declared else { return None };
+        let (before, claim, leaves) = (plans.at, owner.claim.clone(), owner.leaves.clone());
+        let (plan, stage) = (&plans.all[at], owner.current_stage()?);
+        let is_possible = at == before
+            || plan.account == owner.account
+                && self.unattainable(&plan.claims[if *restarts { 0 } else { stage }]).is_none()
+                && owner.holdings.iter().all(|&(resource, held)| held <= brought(&plan.profile, stage, resource));
+        if !is_possible {
+            return None;
+        }
+        let in_flight = owner.in_flight();
+        let mut family = FamilyBefore::default();
+        if at != before && in_flight {
+            self.leave_family(id, FamilyBefore::default());
+            self.go_by(id, at);
+            let claim = self.owners[id.0].claim_by_plan(&mut self.accounts);
+            if !cfg!(plimsoll_mutant = "switch-without-safety") {
+                self.owners[id.0].claim = claim;
+            }
+            family = self.join_family(id);
+            self.cover_parts_in(id, stage);
+        } else if at != before {
+            self.adopt_plan(id, at);
+        }
+        Some(Before { at: before, claim, leaves, family })
+    }
+
+    fn restore_plan(&mut self, id: OwnerId, before: Before) {
+        let Declared::Job { plans, .. } = &self.owners[id.0].declared else { unreachable!("only jobs have plans") };
+        if plans.at == before.at {
+            return;
+        }
+        let in_flight = self.owners[id.0].in_flight();
+        if in_flight {
+            self.leave_family(id, before.family);
+        }
+        self.go_by(id, before.at);
+        let owner = &mut self.owners[id.0];
+        (owner.claim, owner.leaves) = (before.claim, before.leaves);
+        if in_flight {
+            self.join_family(id);
+        }
+    }
+
+    fn go_by(&mut self, id: OwnerId, at: usize) {
+        let owner = &mut self.owners[id.0];
+        let Declared::Job { plans, .. } = &mut owner.declared else { unreachable!("only jobs have plans") };
+        plans.at = at;
+        owner.account = plans.current().account;
+        owner.leaves = plans.current().leaves.clone();
+    }
+}
+
+/// What a job that goes by this profile has in its hands when it asks for a stage.
+fn brought(profile: &Profile, stage: usize, resource: Resource) -> u64 {
+    stage.checked_sub(1).map_or(0, |before| profile.stages()[before].keep.of(resource))
+}

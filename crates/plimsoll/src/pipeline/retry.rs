@@ -1,0 +1,133 @@
+//! What happens when a stage fails: the job ends, or the stage is run again from its input, or the job from its start.
+//!
+//! A failed run gives back what it had taken, keeps its place, and comes again:
+//!
+//! - *from its input*: the stage works on a reference, and the pipeline keeps the input until a run has succeeded. What the
+//!   input holds stays charged to the job meanwhile; the ledger keeps the job's claim, so that the stage is sure to be
+//!   granted again;
+//! - *from the start*: the job holds nothing any more and asks for admission again, at the age it had. It needs an input of
+//!   the whole pipeline that can be cloned.
+//!
+//! A device that is out of memory is a failure of its own kind ([`Failure::OutOfMemory`]): somebody else has taken what the
+//! budget promised, and may give it back. So it is tried again until the time limit, however often, and then the stage is
+//! asked for less: the job goes on by the next of its [alternative](super::Builder::alternatives) plans, if there is one.
+
+use std::time::{Duration, Instant};
+
+/// How often and how long a stage that fails is run again. Panics are bugs and end the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    pub(super) times: u32,
+    pub(super) within: Duration,
+    pub(super) pause: Duration,
+    pub(super) from: From,
+}
+
+/// Where a job that failed takes up again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    Input,
+    Start,
+}
+
+impl Retry {
+    /// At most `times` times beyond the first, at once, and for a minute at most.
+    pub const fn times(times: u32) -> Self {
+        Self { times, within: Duration::from_secs(60), pause: Duration::ZERO, from: From::Input }
+    }
+
+    /// Begins no run later than this after the first failure.
+    #[must_use]
+    pub const fn within(mut self, limit: Duration) -> Self {
+        self.within = limit;
+        self
+    }
+
+    /// Waits so long before the second run, and each time twice as long as before.
+    #[must_use]
+    pub const fn pause(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
+    }
+
+    pub(super) const fn from_start(mut self) -> Self {
+        self.from = From::Start;
+        self
+    }
+}
+
+/// What kind of failure a stage's error is: see [`Builder::failures`](super::Builder::failures).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It will fail again: the job ends.
+    Fatal,
+    /// It may succeed next time.
+    Transient,
+    /// A device, or another place outside of the budget's power, had no memory for what the ledger had granted.
+    OutOfMemory,
+}
+
+/// What to do about a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Again {
+        at: Instant,
+    },
+    /// Again, and with a smaller plan.
+    Smaller,
+    GiveUp,
+}
+
+/// The failures of one job in one stage, or of its stages that begin again from the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tries {
+    failed: u32,
+    since: Option<Instant>,
+}
+
+/// A pause before an out-of-memory retry where none was asked for: not to spin while others work.
+const PAUSE_FOR_MEMORY: Duration = Duration::from_millis(1);
+/// No pause grows beyond this.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+impl Tries {
+    pub(super) fn failed(&mut self, failure: Failure, retry: &Retry, now: Instant) -> Answer {
+        let since = *self.since.get_or_insert(now);
+        let doublings = self.failed.min(16);
+        self.failed += 1;
+        let out_of_memory = failure == Failure::OutOfMemory;
+        let first = if out_of_memory { retry.pause.max(PAUSE_FOR_MEMORY) } else { retry.pause };
+        let at = now + (first * (1 << doublings)).min(PAUSE_MAX.max(retry.pause));
+        let in_time = at.duration_since(since) <= retry.within;
+        match failure {
+            Failure::Fatal => Answer::GiveUp,
+            Failure::OutOfMemory if in_time => Answer::Again { at },
+            Failure::OutOfMemory => Answer::Smaller,
+            Failure::Transient if in_time && self.failed <= retry.times => Answer::Again { at },
+            Failure::Transient => Answer::GiveUp,
+        }
+    }
+}
+
+#[cfg(all(test, not(plimsoll_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tries_are_limited_in_number_and_time() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let retry = Retry::times(2).within(Duration::from_millis(100)).pause(Duration::from_millis(10));
+        let run = |failure, moments: &[u64]| -> Vec<Answer> {
+            let mut tries = Tries::default();
+            moments.iter().map(|&ms| tries.failed(failure, &retry, at(ms))).collect()
+        };
+        let again = |ms| Answer::Again { at: at(ms) };
+        assert_eq!(run(Failure::Fatal, &[0]), [Answer::GiveUp]);
+        assert_eq!(run(Failure::Transient, &[0, 20, 50]), [again(10), again(40), Answer::GiveUp]);
+        assert_eq!(run(Failure::Transient, &[0, 81]), [again(10), Answer::GiveUp]);
+        // Out of memory: as often as it takes, and then for less.
+        assert_eq!(run(Failure::OutOfMemory, &[0, 10, 30]), [again(10), again(30), again(70)]);
+        assert_eq!(run(Failure::OutOfMemory, &[0, 10, 61]), [again(10), again(30), Answer::Smaller]);
+    }
+}

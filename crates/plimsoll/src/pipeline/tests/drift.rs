@@ -1,0 +1,89 @@
+//! What stages really held, and what is learned from it.
+
+use super::*;
+
+/// One stage that takes `input` bytes of what was declared for it: [`SCRATCH_BYTES`].
+fn drifting(ledger: &Ledger, pool: &Pool, learning: Learning) -> Pipeline<u64, Bytes, String> {
+    Pipeline::builder(ledger, pool, |_: &u64| {
+        let declared = Demand::new().bytes(BUFFER, BUFFER_BYTES).bytes(SCRATCH, SCRATCH_BYTES);
+        let keep = Demand::new().bytes(BUFFER, BUFFER_BYTES);
+        Profile::new().stage("make", keep.clone(), keep).stage("use", declared, Demand::new())
+    })
+    .stage("make", |cx, bytes| Ok((bytes, cx.grant().take_all(BUFFER))))
+    .stage("use", |cx, (bytes, _buffer): (u64, Reservation)| {
+        let granted = cx.grant().given(SCRATCH);
+        // In two halves at once, and a third that comes after: only what is out at once counts.
+        let halves = [bytes / 2, bytes - bytes / 2].map(|half| cx.grant().take(SCRATCH, Bytes(half)));
+        for half in halves {
+            drop(half.map_err(|error| error.to_string())?);
+        }
+        Ok(granted)
+    })
+    .learning(learning)
+    .build()
+    .expect("a pipeline")
+}
+
+fn run(pipeline: &Pipeline<u64, Bytes, String>, bytes: u64) -> Result<Bytes, String> {
+    pipeline.submit("job", bytes).expect("taken on").wait().map_err(|error| error.to_string())
+}
+
+fn scratch_drift(pipeline: &Pipeline<u64, Bytes, String>) -> Drift {
+    let of_scratch = |drift: &Drift| (drift.stage, drift.class) == ("use", SCRATCH);
+    pipeline.drift().into_iter().find(of_scratch).expect("it ran")
+}
+
+#[test]
+fn a_stage_that_needs_more_than_declared_fails_once_and_is_given_more_from_then_on() {
+    for (learning, learns) in [(Learning::Nothing, false), (Learning::More, true), (Learning::MoreAndLess, true)] {
+        let (ledger, pool) = (ledger(CLAIM.times(4)), pool(1));
+        let pipeline = drifting(&ledger, &pool, learning);
+        assert_eq!(run(&pipeline, 16), Ok(SCRATCH_BYTES));
+        assert!(!scratch_drift(&pipeline).is_short());
+        assert!(run(&pipeline, 24).is_err());
+        let drift = scratch_drift(&pipeline);
+        assert_eq!((drift.declared, drift.held, drift.runs), (SCRATCH_BYTES, Bytes(24), 2));
+        assert!(drift.is_short());
+        assert_eq!(run(&pipeline, 24).ok(), learns.then_some(Bytes(24)));
+        ledger.quiesce(Duration::from_secs(10)).expect("quiet");
+        assert!(ledger.snapshot().is_empty());
+    }
+}
+
+#[test]
+fn what_a_stage_brings_along_is_counted_as_held() {
+    let (ledger, pool) = (ledger(CLAIM), pool(1));
+    let pipeline = drifting(&ledger, &pool, Learning::More);
+    run(&pipeline, 1).expect("a result");
+    let buffer = pipeline.drift().into_iter().find(|drift| (drift.stage, drift.class) == ("use", BUFFER));
+    assert_eq!(buffer.expect("it ran").held, BUFFER_BYTES);
+}
+
+#[test]
+fn less_is_given_only_if_asked_for_and_only_when_it_is_sure() {
+    for (learning, granted) in [(Learning::More, SCRATCH_BYTES), (Learning::MoreAndLess, Bytes(8))] {
+        let (ledger, pool) = (ledger(CLAIM), pool(1));
+        let pipeline = drifting(&ledger, &pool, learning);
+        for _ in 0..WINDOW {
+            assert_eq!(run(&pipeline, 8), Ok(SCRATCH_BYTES));
+        }
+        assert_eq!(run(&pipeline, 8), Ok(granted));
+        // One that needs what was declared after all brings it back.
+        if granted < SCRATCH_BYTES {
+            assert!(run(&pipeline, 16).is_err());
+            assert_eq!(run(&pipeline, 16), Ok(SCRATCH_BYTES));
+        }
+    }
+}
+
+#[test]
+fn a_correction_never_makes_a_job_impossible_and_is_forgotten_after_so_many_runs() {
+    let (ledger, pool) = (ledger(CLAIM), pool(1));
+    let pipeline = drifting(&ledger, &pool, Learning::More);
+    assert!(run(&pipeline, 1 << 40).is_err(), "a job gone wild");
+    assert_eq!(run(&pipeline, 16), Ok(SCRATCH_BYTES));
+    for _ in 0..WINDOW {
+        run(&pipeline, 16).expect("a result");
+    }
+    assert!(!scratch_drift(&pipeline).is_short());
+}

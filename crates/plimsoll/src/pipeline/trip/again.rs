@@ -1,0 +1,94 @@
+//! A stage that has failed: run again from its input, or the job from its start, or the end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Cargo, Driver, Luggage, Papers, Trip, Value, discard};
+use crate::ledger::Grant;
+use crate::pipeline::error::JobError;
+use crate::pipeline::retry::{Answer, Failure, From, Retry};
+use crate::pipeline::stats::Event;
+use crate::sync::atomic::Ordering;
+use crate::sync::lock;
+
+impl<E: Send + 'static> Trip<E> {
+    /// What follows from an error of a stage. `ended` is called once the stage has given back what it was granted.
+    pub(super) fn again(
+        self: &Arc<Self>,
+        source: E,
+        input: Option<Value>,
+        grant: Option<Grant>,
+        mut papers: Papers,
+        ended: impl FnOnce(),
+    ) -> Result<Box<Luggage<E>>, JobError<E>> {
+        let stage = &self.line.stages[papers.stage];
+        let at = match &stage.retry {
+            Some(retry) if !self.stop.is_set() => self.next_try(&source, retry, &mut papers),
+            _ => None,
+        };
+        let retry = at.and(stage.retry);
+        let value = match (retry.map(|retry| retry.from), input, grant) {
+            (Some(From::Input), Some(input), Some(grant)) => {
+                grant.retry();
+                ended();
+                Some(input)
+            }
+            (from, input, grant) => {
+                discard(input);
+                drop(grant);
+                ended();
+                from.and_then(|_| self.begin_again(&mut papers))
+            }
+        };
+        let (Some(value), Some(at)) = (value, at) else {
+            if let Some(reason) = self.stop.reason() {
+                self.note_end(papers, self.word_for(reason));
+                return Err(self.stopped_at(stage.name));
+            }
+            self.note_end(papers, "failed");
+            return Err(JobError::Stage { job: self.name.clone(), stage: stage.name, source });
+        };
+        stage.meter.retried();
+        let from_start = retry.is_some_and(|retry| retry.from == From::Start);
+        self.line.tell(|| Event::Retried { job: self.name.clone(), stage: stage.name, from_start });
+        papers.since = Instant::now();
+        let cargo = if at > papers.since {
+            self.at(at, |trip| trip.driven_by(Driver::Passer));
+            Cargo::Resting(value, at)
+        } else {
+            Cargo::Waiting(value)
+        };
+        Ok(Box::new(Luggage { cargo, papers }))
+    }
+
+    /// When to try again, if at all.
+    fn next_try(&self, source: &E, retry: &Retry, papers: &mut Papers) -> Option<Instant> {
+        // A panic of the user's judgement is no reason to go on.
+        let failure = catch_unwind(AssertUnwindSafe(|| (self.line.failures)(source))).unwrap_or(Failure::Fatal);
+        let tries = match retry.from {
+            From::Input => &mut papers.tries,
+            From::Start => &mut papers.starts,
+        };
+        match tries.failed(failure, retry, Instant::now()) {
+            Answer::Again { at } => Some(at),
+            Answer::Smaller => None,
+            Answer::GiveUp => None,
+        }
+    }
+
+    /// Puts the job back to before its first stage, with a clone of its input.
+    fn begin_again(&self, papers: &mut Papers) -> Option<Value> {
+        let clone = self.line.clone_input?;
+        let spare = lock(&self.spare).take()?;
+        let value = catch_unwind(AssertUnwindSafe(|| clone(&spare))).ok();
+        *lock(&self.spare) = Some(spare);
+        let value = value?;
+        // Refused where the stages have left reservations somewhere else: then nobody can say what it would hold.
+        papers.job.restart().ok()?;
+        papers.stage = 0;
+        // Relaxed: a hint, see `send_on`.
+        self.stage.store(0, Ordering::Relaxed);
+        Some(value)
+    }
+}
