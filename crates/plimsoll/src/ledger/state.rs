@@ -24,12 +24,15 @@
 mod accounts;
 mod admit;
 mod amounts;
+mod book;
 mod choice;
 mod evict;
 mod explain;
 mod family;
 mod loads;
 mod owner;
+mod owners;
+mod queues;
 mod record;
 mod residency;
 mod resize;
@@ -39,16 +42,17 @@ mod view;
 
 use std::sync::Arc;
 
-use slab::Slab;
 use smallvec::SmallVec;
 
 pub use self::accounts::{AccountId, Kind};
 use self::accounts::{Accounts, Component};
-use self::admit::Queues;
 use self::amounts::{Amounts, ComponentId};
+use self::book::Book;
 pub use self::family::Parent;
 pub use self::owner::OwnerId;
 use self::owner::{Declared, Owner, Phase, Want};
+use self::owners::Owners;
+use self::queues::Queues;
 pub use self::record::Change;
 use self::record::Record;
 use self::residency::Residencies;
@@ -112,10 +116,14 @@ pub struct Standing {
 #[derive(Clone, Debug)]
 pub struct LedgerState {
     accounts: Accounts,
-    owners: Slab<Owner>,
+    owners: Owners,
     /// The owners in flight, by index into `owners`, in no particular order.
     in_flight: Vec<usize>,
     queues: Queues,
+    /// Derived from the owners.
+    book: Book,
+    /// How many free-standing reservations are declared as retained.
+    retained_owners: usize,
     classes: Vec<(Resource, ClassTotals)>,
     bypass: u32,
     next_age: u64,
@@ -141,7 +149,9 @@ impl LedgerState {
     pub fn new(budget: &Budget) -> LedgerState {
         LedgerState {
             accounts: Accounts::new(budget),
-            owners: Slab::new(),
+            owners: Owners::default(),
+            book: Book::default(),
+            retained_owners: 0,
             in_flight: Vec::new(),
             queues: Queues::default(),
             classes: Vec::new(),
@@ -229,9 +239,10 @@ impl LedgerState {
         {
             return Err(ReserveError::NeverFits(error));
         }
+        self.retained_owners += usize::from(retained);
         let id = self.insert(owner);
         self.enqueue(now, id, Want::More(class, bytes.0));
-        self.settle(out);
+        self.settle_request(id, out);
         Ok(id)
     }
 
@@ -278,7 +289,7 @@ impl LedgerState {
             }
         }
         self.enqueue(now, id, Want::Stage(stage));
-        self.settle(out);
+        self.settle_request(id, out);
         Ok(())
     }
 
@@ -306,7 +317,7 @@ impl LedgerState {
             return Err(GrowError::AboveMax { who, class, needed, max });
         }
         self.enqueue(now, id, Want::More(class, bytes.0));
-        self.settle(out);
+        self.settle_request(id, out);
         Ok(())
     }
 
@@ -620,6 +631,7 @@ impl LedgerState {
                 if retained {
                     self.owners[id.0].leaves.clear();
                     self.account_retained();
+                    self.retained_owners -= 1;
                 }
             }
         }
@@ -645,7 +657,8 @@ impl LedgerState {
         self.totals(resource).add(amount);
         self.note_delta(id, resource, i128::from(amount));
         // Peaks are taken when a grant is final, not while it is tried.
-        for component in &mut self.accounts.components {
+        for (component, _) in self.owners[id.0].held.iter() {
+            let component = &mut self.accounts.components[component as usize];
             component.peak = component.peak.max(component.held);
         }
     }
@@ -657,6 +670,9 @@ impl LedgerState {
 
     /// Recomputes what retained reservations take away from everybody else.
     fn account_retained(&mut self) {
+        if self.retained_owners == 0 {
+            return;
+        }
         let is_retained = |owner: &Owner| matches!(owner.declared, Declared::Standing { retained: true, .. });
         let before: u64 =
             self.accounts.components.iter().fold(0, |sum, component| sum.saturating_add(component.retained));

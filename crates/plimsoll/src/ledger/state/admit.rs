@@ -1,36 +1,13 @@
-//! Who is served next: the two queues, bounded bypass, and the pass over them that follows each event.
-
-use std::collections::BTreeSet;
+//! Who is served next: bounded bypass, and the pass over the queues that follows each event.
 
 use super::accounts::{AccountId, Component};
 use super::amounts::Amounts;
 use super::family::FamilyBefore;
 use super::owner::{Declared, OwnerId, Phase, Waiting, Want};
+use super::queues::{AdmissionKey, GrowthKey};
 use super::safety;
 use super::{Granted, LedgerState, Outcome, Refusal};
 use crate::observe::What;
-
-/// The order of requests of owners in flight: by priority, then least remaining claim, then age.
-type GrowthKey = (std::cmp::Reverse<i32>, u64, u64, usize);
-/// The order of admissions: by priority, then age.
-type AdmissionKey = (std::cmp::Reverse<i32>, u64, usize);
-
-/// Everything that waits, in the order in which it is looked at.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Queues {
-    growth: BTreeSet<GrowthKey>,
-    admission: BTreeSet<AdmissionKey>,
-}
-
-impl Queues {
-    pub(super) fn admissions(&self) -> Vec<OwnerId> {
-        self.admission.iter().map(|key| OwnerId(key.2)).collect()
-    }
-
-    pub(super) fn growths(&self) -> Vec<OwnerId> {
-        self.growth.iter().map(|key| OwnerId(key.3)).collect()
-    }
-}
 
 impl LedgerState {
     pub(super) fn enqueue(&mut self, now: u64, id: OwnerId, want: Want) {
@@ -40,7 +17,7 @@ impl LedgerState {
         };
         let age = place.unwrap_or(self.next_age);
         self.next_age += 1;
-        self.owners[id.0].waiting = Some(Waiting { want, age, since: now, passed: 0 });
+        self.owners[id.0].waiting = Some(Waiting::new(want, age, now));
         self.note(id, What::Asked);
         self.advance(now);
         self.take_place(id);
@@ -53,6 +30,7 @@ impl LedgerState {
         } else {
             self.queues.admission.insert(self.admission_key(id));
         }
+        self.list(id);
     }
 
     /// Whether an owner has been admitted and has not ended.
@@ -79,6 +57,7 @@ impl LedgerState {
     /// Takes a request off its queue, if the owner has one there.
     pub(super) fn dequeue(&mut self, id: OwnerId) -> Option<Waiting> {
         self.owners[id.0].waiting.as_ref()?;
+        self.unlist(id);
         if self.owners[id.0].goes_with_growth() {
             let key = self.growth_key(id);
             // The key's share was taken when the request arrived; since then a part may have left something, or the
@@ -116,6 +95,7 @@ impl LedgerState {
 
     /// Grants everything that can be granted, in order, and refuses what can no longer be. Called at the end of every event.
     pub(super) fn settle(&mut self, out: &mut Vec<Outcome>) {
+        self.forget_unsafe();
         self.account_reclaimable();
         loop {
             if std::mem::take(&mut self.recheck) {
@@ -132,49 +112,25 @@ impl LedgerState {
         self.make_room();
     }
 
-    fn grant_growth(&mut self, out: &mut Vec<Outcome>) {
-        // Grants only get harder (`safety`), so whoever is passed over here need not be looked at again.
-        for id in self.queues.growths() {
-            if let Some(granted) = self.try_grant_by_any_plan(id) {
-                out.push(Outcome::Granted(id, granted));
-            }
-        }
-    }
-
-    fn grant_admissions(&mut self, out: &mut Vec<Outcome>) {
-        loop {
-            let mut held_back = false;
-            let mut granted_any = false;
-            for id in self.queues.admissions() {
-                let (granted, was_held_back) = self.try_admit(id);
-                held_back |= was_held_back;
-                if let Some(granted) = granted {
-                    granted_any = true;
-                    out.push(Outcome::Granted(id, granted));
-                }
-            }
-            // Only one thing can open up within a pass: the request that held an admission back was itself served.
-            if !(held_back && granted_any) {
-                return;
-            }
-        }
-    }
-
     /// Grants an admission if it fits, is safe, and passes nobody who may not be passed, by the first plan by which all of
     /// this is so. Also says whether it was held back by the last of these alone.
     pub(super) fn try_admit(&mut self, id: OwnerId) -> (Option<Granted>, bool) {
         let mut held_back = false;
+        let age = self.age(id);
         for at in 0..self.plan_count(id) {
             self.adopt_plan(id, at);
-            let passed = if self.is_wholly_urgent(id) { Some(Vec::new()) } else { self.may_pass(id) };
-            let Some(passed) = passed else {
+            let wholly_urgent = self.is_wholly_urgent(id);
+            let exempt = if wholly_urgent { Some(Vec::new()) } else { self.may_pass(id) };
+            let Some(exempt) = exempt else {
                 held_back = true;
                 continue;
             };
             let granted = self.try_grant(id);
             // Without a grant, it may have been admitted to the load of what it needs.
             if self.owners[id.0].in_flight() {
-                self.count_passed(&passed);
+                if !wholly_urgent {
+                    self.count_passed(id, age, &exempt);
+                }
                 return (granted, false);
             }
             if self.residencies.probed.is_some() {
@@ -195,26 +151,56 @@ impl LedgerState {
             && owner.claim.iter().all(|(component, _)| is_reserve(component))
     }
 
-    /// The waiting requests that an admission of `id` would pass, if it may pass all of them. By whom a request is not
-    /// held back now, it is not passed either: both go by what is free before the admission.
+    /// Whether an admission of `id` may pass everybody that it would pass; and then those older or in flight that are
+    /// exempt, whom it does not pass. By whom a request is not held back now, it is not passed either: both go by what is
+    /// free before the admission.
     pub(super) fn may_pass(&mut self, id: OwnerId) -> Option<Vec<OwnerId>> {
-        let age = self.owners[id.0].waiting.as_ref().expect("it waits").age;
-        let growth = self.queues.growths().into_iter();
-        let older = |other: &OwnerId| self.owners[other.0].waiting.as_ref().is_some_and(|waiting| waiting.age < age);
-        let mut passed: Vec<OwnerId> =
-            growth.chain(self.queues.admissions().into_iter().filter(older)).filter(|other| *other != id).collect();
-        passed.retain(|other| !self.is_short_only_in_its_child(*other, id));
-        let spent = |other: &OwnerId| {
-            self.owners[other.0].waiting.as_ref().is_some_and(|waiting| waiting.passed >= self.bypass)
-        };
-        let held_back = passed.iter().any(spent) && !cfg!(plimsoll_mutant = "bypass-without-bound");
-        (!held_back).then_some(passed)
+        let age = self.age(id);
+        let bounded = !cfg!(plimsoll_mutant = "bypass-without-bound");
+        if bounded && self.queues.holds_back(age) {
+            return None;
+        }
+        let mut exempt = Vec::new();
+        for other in self.queues.of_children() {
+            if other == id || !(self.is_growth(other) || self.age(other) < age) {
+                continue;
+            }
+            if self.is_short_only_in_its_child(other, id) {
+                exempt.push(other);
+            } else if bounded && self.owners[other.0].waiting.as_ref().is_some_and(|it| it.passed >= self.bypass) {
+                return None;
+            }
+        }
+        Some(exempt)
     }
 
-    fn count_passed(&mut self, passed: &[OwnerId]) {
-        for other in passed {
-            self.owners[other.0].waiting.as_mut().expect("it waits").passed += 1;
+    /// Counts an admission that had this age with everybody that it has passed. It may wait again, for a load.
+    fn count_passed(&mut self, id: OwnerId, age: u64, exempt: &[OwnerId]) {
+        for other in self.queues.growths() {
+            if other != id && !exempt.contains(&other) {
+                self.count_passing(other);
+            }
         }
+        let mut last = None;
+        loop {
+            let batch = self.queues.admissions_after(last);
+            let Some(end) = batch.last() else { return };
+            last = Some(*end);
+            for (priority, of, index) in batch {
+                if of > age {
+                    // On to the next priority.
+                    last = Some((priority, u64::MAX, usize::MAX));
+                    break;
+                }
+                if !exempt.contains(&OwnerId(index)) {
+                    self.count_passing(OwnerId(index));
+                }
+            }
+        }
+    }
+
+    fn age(&self, id: OwnerId) -> u64 {
+        self.owners[id.0].waiting.as_ref().expect("it waits").age
     }
 
     /// Whether `waiter` could be served at once if the limits of its own child were lifted, and `passer` takes nothing
@@ -277,13 +263,8 @@ impl LedgerState {
         })
     }
 
-    pub(super) fn is_safe(&self) -> bool {
+    pub(super) fn is_safe(&mut self) -> bool {
         self.is_safe_with(None)
-    }
-
-    pub(super) fn is_safe_with(&self, also: Option<OwnerId>) -> bool {
-        let owners = self.in_flight.iter().copied().chain(also.map(|id| id.0)).map(|index| &self.owners[index]);
-        safety::is_safe(&self.accounts.components, |component| component.limit, owners, self.pins())
     }
 
     fn in_flight_and(&self, id: OwnerId) -> impl Iterator<Item = usize> + Clone + '_ {
@@ -317,6 +298,9 @@ impl LedgerState {
                 return None;
             }
         }
+        if admission && self.is_known_to_be_unsafe(id, &more) {
+            return None;
+        }
         self.charge(id, &more);
         let family = if joins { self.join_family(id) } else { FamilyBefore::default() };
         let unchecked = cfg!(plimsoll_mutant = "safety-for-growth-only") && admission;
@@ -325,6 +309,9 @@ impl LedgerState {
                 self.leave_family(id, family);
             }
             self.discharge(id, &more);
+            if admission {
+                self.remember_unsafe(id, &more);
+            }
             return None;
         }
         if self.residencies.probing {

@@ -8,6 +8,7 @@ use super::accounts::{AccountId, Accounts};
 use super::amounts::Amounts;
 use super::choice::Plans;
 use super::family::Family;
+use super::queues::Listing;
 use super::residency::ResidencyId;
 use super::retry::Again;
 use crate::{Class, Resource};
@@ -58,6 +59,15 @@ pub(super) struct Waiting {
     pub(super) since: u64,
     /// The later admissions that passed it.
     pub(super) passed: u32,
+    /// What it needs beyond what is held, by component, once somebody has asked; until something else is held.
+    pub(super) more: Option<Amounts>,
+    pub(super) listing: Listing,
+}
+
+impl Waiting {
+    pub(super) fn new(want: Want, age: u64, since: u64) -> Waiting {
+        Waiting { want, age, since, passed: 0, more: None, listing: Listing::default() }
+    }
 }
 
 /// What kind of owner it is, and what it declared.
@@ -150,9 +160,16 @@ impl Owner {
         if amount == 0 {
             return;
         }
+        self.forget_more();
         match self.holdings.iter_mut().find(|entry| entry.0 == resource) {
             Some(entry) => entry.1 += amount,
             None => self.holdings.push((resource, amount)),
+        }
+    }
+
+    fn forget_more(&mut self) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.more = None;
         }
     }
 
@@ -163,6 +180,7 @@ impl Owner {
         if amount == 0 {
             return;
         }
+        self.forget_more();
         let at = self
             .holdings
             .iter()

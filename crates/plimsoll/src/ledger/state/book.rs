@@ -1,0 +1,273 @@
+//! The safety check, kept up to date instead of begun anew: the same answer as `safety::is_safe`, in less time.
+//!
+//! Most owners in flight need nothing more: they can end as they are, whatever is free. The order may begin with all of
+//! them, so the book counts them as ended already, and keeps a list only of the *needy*, who need more than they hold
+//! before they can end. What it holds:
+//!
+//! - `locked`: what does not come back when all who need nothing have ended: of these what they leave behind, of everybody
+//!   else what they hold;
+//! - `aside`: what is set aside for leavings that do not exist yet;
+//! - the needy, each with what it needs and what it returns;
+//! - an upper bound of what any of them needs.
+//!
+//! With free = limit − locked − aside, a state is safe at once if no needy owner needs more than that (the bound), and
+//! is otherwise decided by finishing needy owners as long as there is one whose need is free; the bound is looked at again
+//! after each. The order in which they are tried does not matter (`safety`).
+//!
+//! In debug builds, and so in every test, each answer is compared with that of `safety::is_safe`.
+
+use smallvec::SmallVec;
+
+use super::accounts::Component;
+use super::amounts::Amounts;
+use super::owner::{Owner, OwnerId, Phase};
+use super::{LedgerState, safety};
+
+/// What the safety check needs to know, derived from the owners.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Book {
+    /// What each owner counts for, by its index; `None` for the many that count for nothing.
+    parts: Vec<Option<Box<Part>>>,
+    needy: Vec<Needy>,
+    /// How many owners have parts in flight.
+    parents: usize,
+    locked: Vec<u64>,
+    aside: Vec<u64>,
+    /// At least what any needy owner needs, by component.
+    most_needed: Vec<u64>,
+    /// Admissions that were found unsafe, since something was last returned.
+    refused: SmallVec<[Refused; REFUSED]>,
+    /// For the check alone; kept for their room.
+    free: Vec<u64>,
+    left: Vec<u32>,
+}
+
+/// How many refused admissions are remembered.
+const REFUSED: usize = 4;
+
+/// What one owner counts for.
+#[derive(Clone, Debug)]
+struct Part {
+    locked: Amounts,
+    aside: Amounts,
+    /// Its place among the needy.
+    needy: Option<usize>,
+    is_parent: bool,
+}
+
+/// An owner in flight that needs more than it holds.
+#[derive(Clone, Debug)]
+struct Needy {
+    owner: usize,
+    need: Amounts,
+    /// What it returns when it has ended.
+    returns: Amounts,
+}
+
+/// An admission that was unsafe.
+#[derive(Clone, Debug)]
+struct Refused {
+    takes: Amounts,
+    need: Amounts,
+    leaves: Amounts,
+}
+
+impl Book {
+    /// Brings what an owner counts for up to date. `None` if it is gone.
+    fn update(&mut self, index: usize, owner: Option<&Owner>, in_flight: bool) {
+        if self.parts.len() <= index {
+            self.parts.resize(index + 1, None);
+        }
+        if let Some(part) = self.parts[index].take() {
+            part.locked.iter().for_each(|(at, amount)| self.locked[at as usize] -= amount);
+            part.aside.iter().for_each(|(at, amount)| self.aside[at as usize] -= amount);
+            self.parents -= usize::from(part.is_parent);
+            if let Some(at) = part.needy {
+                self.needy.swap_remove(at);
+                if let Some(moved) = self.needy.get(at) {
+                    self.parts[moved.owner].as_mut().expect("who is needy counts").needy = Some(at);
+                }
+            }
+        }
+        let Some(owner) = owner else { return };
+        let (mut part, need) = part_of(owner, in_flight);
+        if !need.is_zero() {
+            for (at, amount) in need.iter() {
+                let most = &mut self.most_needed[at as usize];
+                *most = amount.max(*most);
+            }
+            part.needy = Some(self.needy.len());
+            let mut returns = Amounts::default();
+            for (at, held) in owner.held.iter() {
+                returns.add(at, held.saturating_sub(owner.leaves.of(at)));
+            }
+            self.needy.push(Needy { owner: index, need, returns });
+        }
+        if part.needy.is_some() || part.is_parent || !part.locked.is_zero() || !part.aside.is_zero() {
+            self.parents += usize::from(part.is_parent);
+            part.locked.iter().for_each(|(at, amount)| self.locked[at as usize] += amount);
+            part.aside.iter().for_each(|(at, amount)| self.aside[at as usize] += amount);
+            self.parts[index] = Some(Box::new(part));
+        }
+    }
+
+    /// Whether everything in flight can be finished one after another.
+    fn is_safe(&mut self, components: &[Component]) -> bool {
+        let Book { needy, locked, aside, most_needed, free, left, .. } = self;
+        free.clear();
+        let mut enough = true;
+        for (at, component) in components.iter().enumerate() {
+            // What is set aside must be free now, before anybody ends.
+            if component.limit < component.held || component.limit - component.held < aside[at] {
+                return false;
+            }
+            let after_all_that_need_nothing = component.limit - locked[at] - aside[at];
+            enough &= after_all_that_need_nothing >= most_needed[at];
+            free.push(after_all_that_need_nothing);
+        }
+        if enough {
+            return true;
+        }
+        // The bound may be that of owners who have ended.
+        most_needed.fill(0);
+        left.clear();
+        left.extend(0..needy.len() as u32);
+        for (at, amount) in needy.iter().flat_map(|needy| needy.need.iter()) {
+            most_needed[at as usize] = amount.max(most_needed[at as usize]);
+        }
+        loop {
+            if free.iter().zip(&*most_needed).all(|(free, most)| free >= most) {
+                return true;
+            }
+            let before = left.len();
+            left.retain(|at| {
+                let Needy { need, returns, .. } = &needy[*at as usize];
+                let can_finish = need.iter().all(|(at, amount)| amount <= free[at as usize]);
+                if can_finish {
+                    returns.iter().for_each(|(at, amount)| free[at as usize] += amount);
+                }
+                !can_finish
+            });
+            if left.is_empty() || left.len() == before {
+                return left.is_empty();
+            }
+        }
+    }
+
+    /// Whether no less was refused already: an admission that takes, needs and leaves no less than one that was unsafe is
+    /// unsafe as well, since a safe order for the one would be a safe order for the other.
+    fn is_refused(&self, takes: &Amounts, need: &Amounts, leaves: &Amounts) -> bool {
+        let no_less = |of: &Amounts, than: &Amounts| than.iter().all(|(at, amount)| of.of(at) >= amount);
+        self.refused.iter().any(|refused| {
+            no_less(takes, &refused.takes) && no_less(need, &refused.need) && no_less(leaves, &refused.leaves)
+        })
+    }
+}
+
+/// What an owner counts for, and what it needs.
+fn part_of(owner: &Owner, in_flight: bool) -> (Part, Amounts) {
+    let mut part = Part {
+        locked: Amounts::default(),
+        aside: Amounts::default(),
+        needy: None,
+        is_parent: owner.family.running > 0,
+    };
+    let mut need = Amounts::default();
+    if !in_flight {
+        part.locked.clone_from(&owner.held);
+        return (part, need);
+    }
+    for (at, leaves) in owner.leaves.iter() {
+        part.aside.add(at, leaves.saturating_sub(owner.held.of(at)));
+    }
+    for (at, claim) in owner.claim.iter() {
+        need.add(at, claim.saturating_sub(owner.held.of(at).max(owner.leaves.of(at))));
+    }
+    if need.is_zero() {
+        for (at, leaves) in owner.leaves.iter() {
+            part.locked.add(at, leaves.min(owner.held.of(at)));
+        }
+    } else {
+        part.locked.clone_from(&owner.held);
+    }
+    (part, need)
+}
+
+impl LedgerState {
+    /// Whether all in flight, and `also` as if it were admitted, can be finished one after another.
+    pub(super) fn is_safe_with(&mut self, also: Option<OwnerId>) -> bool {
+        self.update_book();
+        if !self.is_kept_in_the_book() {
+            return self.is_safe_at_length(also);
+        }
+        if let Some(id) = also {
+            self.book.update(id.0, Some(&self.owners[id.0]), true);
+        }
+        let safe = self.book.is_safe(&self.accounts.components);
+        debug_assert_eq!(safe, self.is_safe_at_length(also), "the book and the check from the start differ");
+        safe
+    }
+
+    /// The same from the start, as `safety` has it.
+    fn is_safe_at_length(&self, also: Option<OwnerId>) -> bool {
+        let owners = self.in_flight.iter().copied().chain(also.map(|id| id.0)).map(|index| &self.owners[index]);
+        safety::is_safe(&self.accounts.components, |component| component.limit, owners, self.pins())
+    }
+
+    /// Whether the book knows all that counts for safety: it knows nothing of residencies, nor of parts in flight.
+    fn is_kept_in_the_book(&self) -> bool {
+        !self.has_residencies() && self.book.parents == 0
+    }
+
+    fn update_book(&mut self) {
+        let components = self.accounts.components.len();
+        for of in [&mut self.book.locked, &mut self.book.aside, &mut self.book.most_needed] {
+            of.resize(components, 0);
+        }
+        while let Some(index) = self.owners.next_touched() {
+            let owner = self.owners.get(index);
+            let in_flight = owner.is_some_and(|owner| owner.phase == Phase::InFlight);
+            self.book.update(index, owner, in_flight);
+        }
+    }
+
+    /// Whether an admission is known to be unsafe, from another one that is no larger.
+    pub(super) fn is_known_to_be_unsafe(&mut self, id: OwnerId, more: &Amounts) -> bool {
+        if self.book.refused.is_empty() {
+            return false;
+        }
+        self.update_book();
+        if !self.is_kept_in_the_book() {
+            return false;
+        }
+        let (takes, need) = self.takes_and_needs(id, more);
+        self.book.is_refused(&takes, &need, &self.owners[id.0].leaves)
+    }
+
+    /// Remembers that an admission is unsafe, until something is returned.
+    pub(super) fn remember_unsafe(&mut self, id: OwnerId, more: &Amounts) {
+        let (takes, need) = self.takes_and_needs(id, more);
+        let leaves = self.owners[id.0].leaves.clone();
+        if self.book.refused.len() == REFUSED {
+            self.book.refused.remove(0);
+        }
+        self.book.refused.push(Refused { takes, need, leaves });
+    }
+
+    /// What was unsafe may be safe from here on.
+    pub(super) fn forget_unsafe(&mut self) {
+        self.book.refused.clear();
+    }
+
+    /// What an admission takes out of what is free, leavings included, and what it needs after that.
+    fn takes_and_needs(&self, id: OwnerId, more: &Amounts) -> (Amounts, Amounts) {
+        let owner = &self.owners[id.0];
+        let mut takes = more.clone();
+        takes.raise_to(&owner.leaves);
+        let mut need = Amounts::default();
+        for (at, claim) in owner.claim.iter() {
+            need.add(at, claim.saturating_sub(takes.of(at)));
+        }
+        (takes, need)
+    }
+}
