@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::certificate::Certificate;
 use super::cx::StageCx;
@@ -18,7 +18,7 @@ use super::trip::Value;
 use super::{Pipeline, ProfileOf};
 use crate::Profile;
 use crate::ledger::{JobSpec, Ledger};
-use crate::pool::Pool;
+use crate::pool::{Pool, Tenant};
 
 /// A pipeline under construction, whose stages so far lead from `In` to `Out`.
 #[must_use = "a builder does nothing until it is built"]
@@ -269,6 +269,10 @@ where
         let certificate = largest.map(certify).transpose()?;
         let line = Line::new(stages, ledger, ties, pool.remote(), observer, remember);
         let line = Arc::new(Line { failures, clone_input, drifts: Drifts::new(learning), ..line });
+        let tenant: Weak<dyn Tenant> = Arc::downgrade(&(line.clone() as Arc<dyn Tenant>));
+        if !line.remote.move_in(tenant) {
+            line.close(true);
+        }
         Ok(Pipeline { line, profile, certificate, _pool: pool, types: PhantomData })
     }
 }

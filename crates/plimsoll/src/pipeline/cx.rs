@@ -73,6 +73,14 @@ impl StageCx<'_> {
         self.stage
     }
 
+    /// Calls `f`, which waits for something outside of the ledger and the pool: a network, another process, a lock.
+    /// Until it returns, a [stall report](crate::Ledger::stall) says what this job waits for, and another thread
+    /// [uses the worker's core](crate::pool::block_on_external).
+    pub fn block_on_external<R>(&self, what: &'static str, f: impl FnOnce() -> R) -> R {
+        let _declared = self.grant.external_wait(what);
+        crate::pool::block_on_external(f)
+    }
+
     /// Whether somebody wants the job to end: a long stage looks now and then, and returns any error.
     pub fn is_cancelled(&self) -> bool {
         self.stop.is_set()

@@ -38,8 +38,8 @@ pub enum JobError<E> {
         /// The stage that was running, or would have come next.
         stage: &'static str,
     },
-    /// The pipeline was dropped first.
-    #[error("job {job:?} was given up at stage {stage} because its pipeline was dropped")]
+    /// The pipeline was dropped first, or its pool was aborted.
+    #[error("job {job:?} was given up at stage {stage} because its pipeline was dropped or its pool aborted")]
     ShutDown {
         /// The job.
         job: Arc<str>,

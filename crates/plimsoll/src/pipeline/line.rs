@@ -15,7 +15,7 @@ use super::stats::{Event, Observer};
 use super::ties::Ties;
 use super::trip::{Trip, Value};
 use crate::ledger::{Job, Ledger};
-use crate::pool::{JobTag, Remote};
+use crate::pool::{JobTag, Pass, Remote, Tenant};
 use crate::sync::{Condvar, Mutex, lock, wait};
 
 /// Says what kind of failure an error is.
@@ -41,7 +41,8 @@ pub(super) struct Line<E> {
 }
 
 pub(super) struct Trips<E> {
-    under_way: HashMap<JobTag, Arc<Trip<E>>>,
+    /// Each with the right to the pool's workers until it has landed.
+    under_way: HashMap<JobTag, (Arc<Trip<E>>, Pass)>,
     closed: bool,
     abandoned: bool,
 }
@@ -73,13 +74,14 @@ impl<E: Send + 'static> Line<E> {
         }
     }
 
-    /// Puts a trip on the list, unless the line is closed.
+    /// Puts a trip on the list, unless the line is closed or its pool shut down.
     pub(super) fn enlist(&self, trip: &Arc<Trip<E>>) -> bool {
         let mut trips = lock(&self.trips);
         if trips.closed {
             return false;
         }
-        trips.under_way.insert(trip.tag, trip.clone());
+        let Some(pass) = self.remote.pass() else { return false };
+        trips.under_way.insert(trip.tag, (trip.clone(), pass));
         true
     }
 
@@ -110,7 +112,7 @@ impl<E: Send + 'static> Line<E> {
     }
 
     pub(super) fn cancel_all(&self) {
-        let under_way: Vec<_> = lock(&self.trips).under_way.values().cloned().collect();
+        let under_way: Vec<_> = lock(&self.trips).under_way.values().map(|(trip, _)| trip.clone()).collect();
         for trip in under_way {
             trip.cancel();
         }
@@ -147,5 +149,13 @@ impl<E: Send + 'static> Line<E> {
         let spec = crate::JobSpec::new(job.name(), job.profile().clone());
         drop(job);
         self.ledger.submit(spec).expect("what was taken on once fits")
+    }
+}
+
+/// The pool is aborted.
+impl<E: Send + 'static> Tenant for Line<E> {
+    fn give_up(&self) {
+        self.close(true);
+        self.cancel_all();
     }
 }

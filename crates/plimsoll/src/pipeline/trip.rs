@@ -38,7 +38,7 @@ use super::task::{Runtime, Voyage};
 use crate::Profile;
 use crate::ledger::{Grant, Job};
 use crate::observe::What;
-use crate::pool::{JobTag, Run, Task};
+use crate::pool::{JobTag, Run, Task, Turn};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
 
@@ -314,8 +314,11 @@ impl<E: Send + 'static> Trip<E> {
         match &self.line.stages[self.stage.load(Ordering::Relaxed)].place {
             Place::Worker(_) => {
                 let run = Run::Stage(Box::new(move || trip.driven_by(Driver::Worker)));
-                if self.line.remote.submit(Task { tag: self.tag, stages_left, run }).is_err() {
-                    // No workers any more, hence no pipeline: nobody could drive it to an end.
+                let first = stages_left + 1 == self.line.stages.len();
+                let turn = if first { Turn::NewJob } else { Turn::UnderWay };
+                if self.line.remote.submit(Task { tag: self.tag, turn, stages_left, run }).is_err() {
+                    // The pool has ended: nobody could drive it to an end.
+                    self.line.close(true);
                     self.cancel();
                 }
             }

@@ -1,9 +1,7 @@
-//! The queues that workers take from: each worker's deque of forks, the shared injector of tasks, and the strays.
+//! Where forks lie: each worker's deque, and the strays.
 //!
 //! The deques are crossbeam's. Under loom and miri a deque behind a mutex takes their place: those check our protocol
 //! around the deque and our `unsafe`, not crossbeam's deque (whose epochs break the stacked borrows that miri checks).
-
-use std::collections::BTreeMap;
 
 use super::job::{JobRef, JobTag};
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -42,6 +40,10 @@ mod lock_free {
         #[inline]
         pub(in super::super) fn pop(&self) -> Option<JobRef> {
             self.0.pop()
+        }
+
+        pub(in super::super) fn is_empty(&self) -> bool {
+            self.0.is_empty()
         }
     }
 
@@ -87,6 +89,10 @@ mod locked {
         pub(in super::super) fn pop(&self) -> Option<JobRef> {
             lock(&self.0).pop_back()
         }
+
+        pub(in super::super) fn is_empty(&self) -> bool {
+            lock(&self.0).is_empty()
+        }
     }
 
     impl Stealer {
@@ -97,95 +103,6 @@ mod locked {
         pub(in super::super) fn is_empty(&self) -> bool {
             lock(&self.0).is_empty()
         }
-    }
-}
-
-/// The unit that the injector hands to workers: a stage of a job, or the closure of an `install`.
-pub(crate) struct Task {
-    /// The job on whose behalf it runs; what it forks carries the same tag.
-    pub(crate) tag: JobTag,
-    /// How many stages follow: the task with the fewest is the most downstream and runs first.
-    pub(crate) stages_left: usize,
-    /// What to do.
-    pub(crate) run: Run,
-}
-
-/// What a task does.
-pub(crate) enum Run {
-    /// A stage, which owns all that it needs.
-    Stage(Box<dyn FnOnce() + Send>),
-    /// A closure on the stack of a foreign thread that waits for it.
-    Visit(JobRef),
-}
-
-/// Tasks that wait for a worker, the most downstream first, then in order of arrival.
-#[derive(Default)]
-pub(super) struct Injector {
-    queue: Mutex<TaskQueue>,
-    /// Tasks in the queue, for a look without the lock.
-    len: AtomicUsize,
-}
-
-#[derive(Default)]
-struct TaskQueue {
-    // Keyed by (stages left, arrival): the first is the next.
-    tasks: BTreeMap<(usize, u64), Task>,
-    arrivals: u64,
-    closed: bool,
-}
-
-impl Injector {
-    /// Queues a task; a closed injector gives it back.
-    pub(super) fn push(&self, task: Task) -> Result<(), Task> {
-        let mut queue = lock(&self.queue);
-        if queue.closed {
-            return Err(task);
-        }
-        let arrival = queue.arrivals;
-        queue.arrivals += 1;
-        queue.tasks.insert((task.stages_left, arrival), task);
-        // Written under the lock; the reader's partner is the pool's idle fence.
-        self.len.store(queue.tasks.len(), Ordering::Relaxed);
-        Ok(())
-    }
-
-    pub(super) fn pop(&self) -> Option<Task> {
-        if self.is_empty() {
-            return None;
-        }
-        let mut queue = lock(&self.queue);
-        let (_, task) = queue.tasks.pop_first()?;
-        self.len.store(queue.tasks.len(), Ordering::Relaxed);
-        Some(task)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.len.load(Ordering::Relaxed) == 0
-    }
-
-    /// The fewest stages left of any task in the queue.
-    pub(super) fn most_downstream(&self) -> Option<usize> {
-        if self.is_empty() {
-            return None;
-        }
-        lock(&self.queue).tasks.first_key_value().map(|((stages_left, _), _)| *stages_left)
-    }
-
-    /// Refuses every later push; what is queued stays to be drained.
-    pub(super) fn close(&self) {
-        lock(&self.queue).closed = true;
-    }
-
-    /// Closed and drained: nothing will ever come out again.
-    pub(super) fn is_finished(&self) -> bool {
-        let queue = lock(&self.queue);
-        queue.closed && queue.tasks.is_empty()
-    }
-}
-
-impl std::fmt::Debug for Injector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Injector").field("len", &self.len.load(Ordering::Relaxed)).finish_non_exhaustive()
     }
 }
 

@@ -36,6 +36,8 @@ impl Want {
 #[derive(Debug)]
 pub(super) struct Idle {
     sleepers: AtomicUsize,
+    /// Seats of workers that ever had a thread: the first so many.
+    taken: AtomicUsize,
     seats: Box<[Seat]>,
 }
 
@@ -64,9 +66,24 @@ impl Seat {
 }
 
 impl Idle {
-    /// Places for `workers` workers, all awake.
-    pub(super) fn new(workers: usize) -> Self {
-        Self { sleepers: AtomicUsize::new(0), seats: (0..workers).map(|_| Seat::default()).collect() }
+    /// Places for `workers` workers, all awake, and for `spares` that may come later.
+    pub(super) fn new(workers: usize, spares: usize) -> Self {
+        Self {
+            sleepers: AtomicUsize::new(0),
+            taken: AtomicUsize::new(workers),
+            seats: (0..workers + spares).map(|_| Seat::default()).collect(),
+        }
+    }
+
+    /// Worker `index` is about to get its thread.
+    pub(super) fn take_seat(&self, index: usize) {
+        // Relaxed: the thread starts afterwards, and whatever it publishes is fenced.
+        self.taken.fetch_max(index + 1, Ordering::Relaxed);
+    }
+
+    /// How many workers ever had a thread.
+    pub(super) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// How many workers sleep, or are about to.
@@ -122,7 +139,7 @@ impl Idle {
     /// To be called after something that concerns every worker was published.
     pub(super) fn wake_all(&self) {
         fence(Ordering::SeqCst);
-        for index in 0..self.seats.len() {
+        for index in 0..self.taken() {
             self.wake_seat(index);
         }
     }
@@ -147,7 +164,8 @@ impl Idle {
     #[cold]
     fn wake_first(&self, words: &[u64]) {
         for &word in words {
-            for index in 0..self.seats.len() {
+            // In order, so that spares are woken last.
+            for index in 0..self.taken() {
                 if self.seats[index].state.load(Ordering::Relaxed) == word && self.claim(index, word) {
                     self.seats[index].unpark();
                     return;

@@ -14,6 +14,9 @@
 //!    latch, because a reference would have to be valid until its function returns.
 //! 4. **Threads.** What crosses threads is `Send`: the constructors ask for it, and `JobRef` is `Send` because of that.
 //!
+//! A `JobRef` that is *given back* (a foreign thread's call that an aborted pool never runs) sets the latch without
+//! having touched the closure; all of the above holds for it too.
+//!
 //! Leaking a `JobRef` breaks none of this: it is never run, and the frame waits for ever.
 #![expect(unsafe_code, reason = "closures that borrow from a stack frame run on other threads; see the proof above")]
 
@@ -54,7 +57,8 @@ impl JobTag {
 
 /// The first field of everything that a [`JobRef`] points to.
 struct Header {
-    execute: unsafe fn(NonNull<Header>, &Worker),
+    /// Runs the job on a worker; without one, gives it back to its owner.
+    execute: unsafe fn(NonNull<Header>, Option<&Worker>),
     tag: JobTag,
 }
 
@@ -78,7 +82,16 @@ impl JobRef {
     pub(super) fn execute(self, on: &Worker) {
         let abort = AbortOnUnwind;
         // SAFETY: the header was made together with the function for its type; run once (1), memory alive (2).
-        unsafe { (self.0.as_ref().execute)(self.0, on) };
+        unsafe { (self.0.as_ref().execute)(self.0, Some(on)) };
+        mem::forget(abort);
+    }
+
+    /// Gives the job back to the foreign thread that waits for it, not run. Only for what [`run_elsewhere`] made: forks
+    /// belong to work that runs, and are run by its end.
+    pub(super) fn give_back(self) {
+        let abort = AbortOnUnwind;
+        // SAFETY: as in `execute`; consumed, so it is not run either (1).
+        unsafe { (self.0.as_ref().execute)(self.0, None) };
         mem::forget(abort);
     }
 }
@@ -103,8 +116,8 @@ struct StackJob<F, R, O> {
 
 /// Who waits for a job, and how to wake him.
 trait Owner: Clone {
-    /// Called after the job is done, when the job itself may be gone.
-    fn wake(self, on: &Worker);
+    /// Called after the job is done, when the job itself may be gone; without a worker if it was given back.
+    fn wake(self, on: Option<&Worker>);
 }
 
 /// A worker that waits in `join`, by index in the pool.
@@ -112,8 +125,8 @@ trait Owner: Clone {
 struct Helper(usize);
 
 impl Owner for Helper {
-    fn wake(self, on: &Worker) {
-        on.wake(self.0);
+    fn wake(self, on: Option<&Worker>) {
+        on.expect("a fork is run, never given back").wake(self.0);
     }
 }
 
@@ -158,15 +171,18 @@ where
     /// # Safety
     ///
     /// `this` comes from `lend`, is run for the first time, and its frame waits.
-    unsafe fn execute(this: NonNull<Header>, on: &Worker) {
+    unsafe fn execute(this: NonNull<Header>, on: Option<&Worker>) {
         let this = this.cast::<Self>().as_ptr();
-        // SAFETY: alive until the latch is set (2), and nobody else touches the state before (1).
-        let state = unsafe { (*this).state.get() };
-        // SAFETY: as above; the exclusive borrow ends with the statement.
-        let State::Ready(func) = mem::replace(unsafe { &mut *state }, State::Running) else { unreachable!() };
-        let result = catch_unwind(AssertUnwindSafe(func));
-        // SAFETY: as above. Overwrites `Running`, which has nothing to drop.
-        unsafe { *state = State::Done(result) };
+        // What is given back stays `Ready`.
+        if on.is_some() {
+            // SAFETY: alive until the latch is set (2), and nobody else touches the state before (1).
+            let state = unsafe { (*this).state.get() };
+            // SAFETY: as above; the exclusive borrow ends with the statement.
+            let State::Ready(func) = mem::replace(unsafe { &mut *state }, State::Running) else { unreachable!() };
+            let result = catch_unwind(AssertUnwindSafe(func));
+            // SAFETY: as above. Overwrites `Running`, which has nothing to drop.
+            unsafe { *state = State::Done(result) };
+        }
         // SAFETY: alive until the store below takes effect.
         let owner = unsafe { (*this).owner.clone() };
         // SAFETY: the last access (3). Release: partner of the Acquire in `is_done`.
@@ -288,7 +304,8 @@ impl<F: FnOnce() + Send> SpawnedJob<F> {
     /// # Safety
     ///
     /// `this` comes from `Scope::push`, is run for the first time, and its scope waits.
-    unsafe fn execute(this: NonNull<Header>, on: &Worker) {
+    unsafe fn execute(this: NonNull<Header>, on: Option<&Worker>) {
+        let on = on.expect("a fork is run, never given back");
         // SAFETY: made by `Box::leak` of this type, and taken back once (1).
         let Self { pending, panic, owner, body, .. } = *unsafe { Box::from_raw(this.cast::<Self>().as_ptr()) };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
@@ -327,9 +344,12 @@ where
     }
 }
 
-/// Lends `f` to `submit`, as a job of its own, and blocks the calling thread, no worker, until it has run. If `submit`
-/// gives the job back, `f` is dropped and there is no result.
-pub(super) fn run_elsewhere<F, R>(submit: impl FnOnce(JobRef) -> Result<(), JobRef>, f: F) -> Option<R>
+/// Lends `f` to `submit`, as a job of its own, and blocks the calling thread, no worker of the pool, until it has run.
+///
+/// # Errors
+///
+/// With `f`, if `submit` or whoever took the job from it gave it back.
+pub(super) fn run_elsewhere<F, R>(submit: impl FnOnce(JobRef) -> Result<(), JobRef>, f: F) -> Result<R, F>
 where
     F: FnOnce() -> R + Send,
     R: Send,
@@ -338,16 +358,17 @@ where
     let job = StackJob::new(f, JobTag::fresh(), gate.clone());
     let abort = AbortOnUnwind;
     // SAFETY: `job` stays in this frame until it is done or back, and `abort` keeps the frame until then.
-    let submitted = submit(unsafe { job.lend() });
-    if submitted.is_ok() {
-        gate.wait_until(|| job.is_done());
+    match submit(unsafe { job.lend() }) {
+        Ok(()) => gate.wait_until(|| job.is_done()),
+        // Nobody else knows of it any more.
+        Err(_back) => {}
     }
     mem::forget(abort);
-    match (submitted, job.state.into_inner()) {
-        (Ok(()), State::Done(Ok(result))) => Some(result),
-        (Ok(()), State::Done(Err(panic))) => resume_unwind(panic),
-        (Ok(()), State::Ready(_) | State::Running) => unreachable!(),
-        (Err(_back), _) => None,
+    match job.state.into_inner() {
+        State::Done(Ok(result)) => Ok(result),
+        State::Done(Err(panic)) => resume_unwind(panic),
+        State::Ready(f) => Err(f),
+        State::Running => unreachable!("it has ended or was never begun"),
     }
 }
 
@@ -368,7 +389,7 @@ impl Gate {
 }
 
 impl Owner for Arc<Gate> {
-    fn wake(self, _: &Worker) {
+    fn wake(self, _: Option<&Worker>) {
         // Under the lock, so that the ring does not fall between the owner's look and its wait.
         let _guard = lock(&self.lock);
         self.rung.notify_one();

@@ -222,7 +222,12 @@ fn dropping_the_last_handle_drains_what_is_queued() {
     let (started, release) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let ran = Arc::new(AtomicUsize::new(0));
     let submit = |run: Box<dyn FnOnce() + Send>| {
-        let queued = pool.crew.shared.submit(Task { tag: JobTag::fresh(), stages_left: 0, run: Run::Stage(run) });
+        let queued = pool.shared().submit(Task {
+            tag: JobTag::fresh(),
+            turn: Turn::UnderWay,
+            stages_left: 0,
+            run: Run::Stage(run),
+        });
         assert!(queued.is_ok());
     };
     let (s, r) = (started.clone(), release.clone());
@@ -250,16 +255,21 @@ fn dropping_the_last_handle_drains_what_is_queued() {
 fn the_last_handle_may_be_dropped_by_a_task_of_the_pool() {
     let pool = pool(2);
     let (send, receive) = std::sync::mpsc::channel();
-    let (shared, handle) = (pool.crew.shared.clone(), pool.clone());
+    let (shared, handle) = (pool.shared().clone(), pool.clone());
     let run = Box::new(move || {
         receive.recv().expect("the sender waits");
         drop(handle);
     });
-    assert!(shared.submit(Task { tag: JobTag::fresh(), stages_left: 0, run: Run::Stage(run) }).is_ok());
+    assert!(
+        shared
+            .submit(Task { tag: JobTag::fresh(), turn: Turn::UnderWay, stages_left: 0, run: Run::Stage(run) })
+            .is_ok()
+    );
     drop(pool);
     send.send(()).expect("the task waits");
     let refused = loop {
-        let task = Task { tag: JobTag::fresh(), stages_left: 0, run: Run::Stage(Box::new(|| {})) };
+        let task =
+            Task { tag: JobTag::fresh(), turn: Turn::UnderWay, stages_left: 0, run: Run::Stage(Box::new(|| {})) };
         if shared.submit(task).is_err() {
             break true;
         }
@@ -275,7 +285,11 @@ fn the_most_downstream_task_runs_first() {
     let (started, release) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let (s, r) = (started.clone(), release.clone());
     let submit = |stages_left, run: Box<dyn FnOnce() + Send>| {
-        assert!(pool.crew.shared.submit(Task { tag: JobTag::fresh(), stages_left, run: Run::Stage(run) }).is_ok());
+        assert!(
+            pool.shared()
+                .submit(Task { tag: JobTag::fresh(), turn: Turn::UnderWay, stages_left, run: Run::Stage(run) })
+                .is_ok()
+        );
     };
     submit(
         9,

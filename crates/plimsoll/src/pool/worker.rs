@@ -4,11 +4,14 @@ use std::cell::{Cell, OnceCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::deque::{Deque, Injector, Run, Stealer, Strays, Task};
+use super::deque::{Deque, Stealer, Strays};
 use super::idle::{Idle, Want};
+use super::injector::{Injector, Run, Task};
 use super::job::{JobRef, JobTag};
+use super::lend::{Lending, Spare};
+use super::tenants::Tenants;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{thread, thread_local};
+use crate::sync::{Mutex, lock, thread, thread_local};
 
 /// Looks around this often before it announces sleep: longer than a steal takes, far shorter than anybody would see.
 const LOOKS_BEFORE_SLEEP: u32 = if cfg!(plimsoll_loom) { 0 } else { 32 };
@@ -18,8 +21,19 @@ const LOOKS_BEFORE_SLEEP: u32 = if cfg!(plimsoll_loom) { 0 } else { 32 };
 pub(super) struct Shared {
     pub(super) injector: Injector,
     pub(super) idle: Idle,
+    pub(super) lending: Lending,
+    pub(super) tenants: Tenants,
     strays: Strays,
+    threads: usize,
     berths: Box<[Berth]>,
+    hiring: Hiring,
+}
+
+/// How a worker gets its thread.
+#[derive(Debug)]
+pub(super) struct Hiring {
+    pub(super) name: String,
+    pub(super) stack_bytes: usize,
 }
 
 /// One worker as the others see it.
@@ -32,35 +46,52 @@ struct Berth {
 }
 
 impl Shared {
-    /// The shared part and one worker for each of `threads` threads.
-    pub(super) fn new(threads: usize) -> (Arc<Self>, Vec<Worker>) {
-        let (deques, berths): (Vec<_>, Vec<_>) = (0..threads)
+    /// The shared part and one worker for each of `threads` threads; `spares` more may come later.
+    pub(super) fn new(threads: usize, spares: usize, hiring: Hiring) -> (Arc<Self>, Vec<Worker>) {
+        let (mut deques, berths): (Vec<_>, Vec<_>) = (0..threads + spares)
             .map(|_| {
                 let (deque, stealer) = Deque::new();
                 (deque, Berth { stealer, job: AtomicU64::new(JobTag::NONE.to_word()) })
             })
             .unzip();
+        let spares = deques.split_off(threads).into_iter().enumerate();
+        // The one with the lowest index comes last, and is called first.
+        let spares = spares.rev().map(|(at, deque)| Spare { index: threads + at, deque }).collect();
         let shared = Arc::new(Self {
             injector: Injector::default(),
-            idle: Idle::new(threads),
+            idle: Idle::new(threads, berths.len() - threads),
+            lending: Lending::new(spares),
+            tenants: Tenants::default(),
             strays: Strays::default(),
+            threads,
             berths: berths.into(),
+            hiring,
         });
-        let workers = deques.into_iter().enumerate().map(|(index, deque)| Worker {
-            shared: shared.clone(),
-            index,
-            deque,
-            job: Cell::new(JobTag::NONE),
-        });
+        let workers = deques.into_iter().enumerate().map(|(index, deque)| Worker::new(&shared, index, deque));
         let workers = workers.collect();
         (shared, workers)
     }
 
     pub(super) fn threads(&self) -> usize {
-        self.berths.len()
+        self.threads
     }
 
-    /// Queues a task for the workers; a closed pool gives it back.
+    /// Starts a worker's thread.
+    pub(super) fn start(&self, worker: Worker) -> Result<thread::JoinHandle<()>, (Worker, std::io::Error)> {
+        let Hiring { name, stack_bytes } = &self.hiring;
+        let builder = thread::Builder::new().name(format!("{name}-{}", worker.index)).stack_size(*stack_bytes);
+        self.idle.take_seat(worker.index);
+        // A closure that is refused is gone, so the worker is handed over beside it.
+        let seat = Arc::new(Mutex::new(Some(worker)));
+        let taken = seat.clone();
+        let live = move || {
+            let worker = lock(&taken).take();
+            worker.expect("handed over").live();
+        };
+        builder.spawn(live).map_err(|error| (lock(&seat).take().expect("nobody took it"), error))
+    }
+
+    /// Queues a task for the workers; a pool that has no use for it any more gives it back.
     pub(super) fn submit(&self, task: Task) -> Result<(), Task> {
         if cfg!(plimsoll_mutant = "wake-before-push") {
             self.idle.task_published();
@@ -71,18 +102,51 @@ impl Shared {
         Ok(())
     }
 
-    /// Refuses new tasks; the workers end when those in the queue are done.
-    pub(super) fn close(&self) {
-        self.injector.close();
+    /// Takes no more jobs; the workers end when those under way have ended and the queue is empty.
+    pub(super) fn drain(&self) {
+        self.injector.drain();
         self.idle.wake_all();
     }
 
+    /// Takes nothing more and gives back what has not begun; the workers end after the tasks that they run.
+    pub(super) fn abort(&self) {
+        let tasks = self.injector.abort();
+        self.end();
+        self.tenants.give_up();
+        for task in tasks {
+            match task.run {
+                Run::Visit(visit) if cfg!(plimsoll_mutant = "abort-forgets-calls") => drop(visit),
+                Run::Visit(visit) => visit.give_back(),
+                // What it carries may have destructors that panic.
+                Run::Stage(stage) => drop(catch_unwind(AssertUnwindSafe(|| drop(stage)))),
+            }
+        }
+    }
+
+    /// Counts a job out that was let in by `injector.take_pass`.
+    pub(super) fn return_pass(&self) {
+        if self.injector.return_pass() {
+            self.idle.wake_all();
+        }
+    }
+
+    /// Tells every worker of the pool's end.
+    fn end(&self) {
+        self.lending.end();
+        self.idle.wake_all();
+    }
+
+    /// The berths of the workers that ever had a thread.
+    fn berths(&self) -> &[Berth] {
+        &self.berths[..self.idle.taken()]
+    }
+
     fn has_work(&self) -> bool {
-        !self.injector.is_empty() || self.strays.has(|_| true) || self.berths.iter().any(|b| !b.stealer.is_empty())
+        !self.injector.is_empty() || self.strays.has(|_| true) || self.berths().iter().any(|b| !b.stealer.is_empty())
     }
 
     fn has_fork_of(&self, tag: JobTag) -> bool {
-        self.strays.has(|stray| stray == tag) || self.berths.iter().any(|b| b.runs(tag) && !b.stealer.is_empty())
+        self.strays.has(|stray| stray == tag) || self.berths().iter().any(|b| b.runs(tag) && !b.stealer.is_empty())
     }
 }
 
@@ -100,6 +164,8 @@ pub(super) struct Worker {
     index: usize,
     deque: Deque,
     job: Cell<JobTag>,
+    /// Its core is lent: it waits outside.
+    lent: Cell<bool>,
 }
 
 thread_local! {
@@ -107,6 +173,10 @@ thread_local! {
 }
 
 impl Worker {
+    fn new(shared: &Arc<Shared>, index: usize, deque: Deque) -> Self {
+        Self { shared: shared.clone(), index, deque, job: Cell::new(JobTag::NONE), lent: Cell::new(false) }
+    }
+
     /// Calls `f` with the calling thread's worker, if the thread is one.
     #[inline]
     pub(super) fn with_current<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
@@ -115,7 +185,28 @@ impl Worker {
 
     /// The thread's life, until the pool is closed and drained.
     pub(super) fn live(self) {
-        CURRENT.with(|current| current.get_or_init(|| self).run());
+        CURRENT.with(|current| {
+            let worker = current.get_or_init(|| self);
+            while worker.run() == Leave::ToRest && worker.shared.lending.rest() {}
+            // Whoever sleeps may not have seen that the last task was the last.
+            worker.shared.end();
+        });
+    }
+
+    /// Calls `f`, which waits for something outside, and lets a spare use the core meanwhile.
+    pub(super) fn lend_core<R>(&self, f: impl FnOnce() -> R) -> R {
+        if self.lent.replace(true) {
+            return f();
+        }
+        let back = Back(&self.lent);
+        let lent = self.shared.lending.lend(|Spare { index, deque }| {
+            let spare = Worker::new(&self.shared, index, deque);
+            self.shared.start(spare).map_err(|(spare, _)| Spare { index, deque: spare.deque })
+        });
+        let result = f();
+        drop(lent);
+        drop(back);
+        result
     }
 
     #[inline]
@@ -185,16 +276,22 @@ impl Worker {
         self.pass_on(&mut woken, Want::ForksOf(tag));
     }
 
-    fn run(&self) {
+    /// Works until the pool has ended, or, for a spare, until there is a core too few.
+    fn run(&self) -> Leave {
         let mut looks = 0;
         let mut woken = false;
+        let is_spare = self.index >= self.shared.threads;
         loop {
+            if is_spare && self.shared.lending.has_surplus() && self.deque.is_empty() {
+                self.pass_on(&mut woken, Want::Anything);
+                return Leave::ToRest;
+            }
             if let Some(work) = self.find_work() {
                 self.pass_on(&mut woken, Want::Anything);
                 self.perform(work);
                 looks = 0;
             } else if self.shared.injector.is_finished() {
-                return;
+                return Leave::ForGood;
             } else if looks < LOOKS_BEFORE_SLEEP {
                 looks += 1;
                 thread::yield_now();
@@ -224,11 +321,15 @@ impl Worker {
         if let Some(fork) = self.deque.pop() {
             return Some(Work::Fork(fork));
         }
-        if let Some(task) = self.shared.injector.pop() {
+        if let Some(task) = self.shared.injector.pop_under_way() {
             return Some(Work::Task(task));
         }
         let last = self.job();
-        self.find_fork_of(last).or_else(|| self.find_fork(|_| true)).map(Work::Fork)
+        if let Some(fork) = self.find_fork_of(last).or_else(|| self.find_fork(|_| true)) {
+            return Some(Work::Fork(fork));
+        }
+        // New jobs only now: whoever works already is done sooner with help, and its bytes are back sooner.
+        self.shared.injector.pop().map(Work::Task)
     }
 
     fn find_fork_of(&self, tag: JobTag) -> Option<JobRef> {
@@ -252,7 +353,7 @@ impl Worker {
             return Some(stray);
         }
         // Each worker starts with its right-hand neighbour, so that thieves spread.
-        let (left, right) = self.shared.berths.split_at(self.index);
+        let (left, right) = self.shared.berths().split_at(self.index);
         right[1..]
             .iter()
             .chain(left)
@@ -297,6 +398,24 @@ impl Worker {
         work.into_iter().for_each(|work| self.perform(work));
         self.enter(job);
         found
+    }
+}
+
+/// Why a worker stops looking for work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leave {
+    /// It is a spare, and more spares work than cores are lent.
+    ToRest,
+    /// The pool has ended.
+    ForGood,
+}
+
+/// Marks the core as no longer lent, also after a panic.
+struct Back<'a>(&'a Cell<bool>);
+
+impl Drop for Back<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 
