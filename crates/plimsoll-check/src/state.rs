@@ -552,7 +552,7 @@ impl Step<'_> {
             Refusal::Closed => self.state.closed,
             Refusal::ParentEnded => false,
             Refusal::NeverFits(_) => rules::attainable(self.setup, self.state, actor).is_err(),
-            Refusal::LoadFailed { .. } => false,
+            Refusal::LoadFailed { .. } | Refusal::Lost(_) => false,
         };
         if stage > 0 || !justified {
             return Err(Broken::new(Rule::Answer, format!("{name} is refused for no good reason: {refusal:?}")));
@@ -561,6 +561,7 @@ impl Step<'_> {
             Refusal::Closed => "closed",
             Refusal::ParentEnded => "its parent has ended",
             Refusal::NeverFits(_) => "never fits any more",
+            Refusal::Lost(_) => "needs a device that was lost",
             Refusal::LoadFailed { .. } => "what it needs could not be loaded",
         };
         self.gone(actor, why)?;

@@ -26,6 +26,14 @@ impl Space {
         Space(Place::Device(number))
     }
 
+    /// The number of the device that this is the memory of, if it is any device's.
+    pub const fn device_number(self) -> Option<u16> {
+        match self.0 {
+            Place::Device(number) => Some(number),
+            Place::Host | Place::Pinned => None,
+        }
+    }
+
     /// The space as traces name it: `host`, `pinned`, `device0`.
     pub fn key(self) -> impl fmt::Display {
         fmt::from_fn(move |f| match self.0 {

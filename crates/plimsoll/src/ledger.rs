@@ -37,7 +37,8 @@ use std::time::Duration;
 
 pub use self::charged::{Charged, Full, VecError};
 pub use self::error::{
-    EnterError, GrowError, NeverFits, ReserveError, ResizeError, RestartError, SubmitError, TakeError, TooFew,
+    EnterError, GrowError, NeverFits, ReserveError, ResizeError, RestartError, RetireError, SubmitError, TakeError,
+    TooFew,
 };
 pub use self::grant::{ExternalWait, Grant};
 pub use self::handle::{HandleError, HandleRecord, RawHandle, SPENT_KEPT};
@@ -133,6 +134,21 @@ impl Ledger {
     /// If the budget did not name the slots.
     pub fn resize_slots(&self, slots: Slots, count: u64) -> Result<(), ResizeError> {
         self.inner.event(|state, out| state.resize_slots(self.account, slots, count, out))
+    }
+
+    /// Takes a lost device off the books, for this ledger and all that share it: its memory, its lanes and its lease. Returns
+    /// how many bytes were held there; none if it was retired before.
+    ///
+    /// Limit and holdings go together, and nothing returns to what is free. Reservations of that memory stay in the hands of
+    /// their holders, and vanish when they are dropped. Whatever waits for the device is refused, jobs that need it are
+    /// refused from now on, and jobs in flight when they come to a stage that does. Host memory is never touched, pinned or
+    /// not: what a job holds there it still holds.
+    ///
+    /// # Errors
+    ///
+    /// If the space is not a device's, or the budget does not name it.
+    pub fn retire(&self, space: Space) -> Result<Bytes, RetireError> {
+        self.inner.event(|state, out| state.retire(space, out))
     }
 
     /// Refuses everything that is not in flight, now and from now on. Jobs in flight go on to their end.

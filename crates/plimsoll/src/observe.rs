@@ -128,6 +128,14 @@ pub enum What {
         /// How many there are to be.
         limit: u64,
     },
+    /// A device was lost, and went off the books with all that was held on it. What each owner loses follows as
+    /// [`What::Changed`].
+    Retired {
+        /// The device's memory.
+        space: Space,
+        /// How many bytes were held there.
+        bytes: Bytes,
+    },
     /// Nothing new is admitted from now on.
     Closed,
     /// A residency is to be loaded: its bytes are held from here on.
@@ -159,6 +167,7 @@ impl What {
             What::Ended => "ended",
             What::Changed { .. } => "changed",
             What::Resized { .. } | What::ResizedSlots { .. } => "resized",
+            What::Retired { .. } => "retired",
             What::Closed => "closed",
             What::LoadStarted => "load_started",
             What::Loaded => "loaded",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::state::{AccountId, Kind};
-use crate::{Bytes, Class, ProfileError};
+use crate::{Bytes, Class, ProfileError, Space};
 
 /// One component of the ledger's vector, as reports name it: `host memory`, `threads`, `host memory of "tenant 7"`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +82,21 @@ pub struct NeverFits {
     pub retained: u64,
 }
 
+/// A request for what was lost with its device.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{who:?} needs {place}{}, which was lost with its device; use another device",
+    fmt::from_fn(|f| stage.map_or(Ok(()), |stage| write!(f, " in stage {stage}"))),
+)]
+pub struct Lost {
+    /// The job or reservation.
+    pub who: Arc<str>,
+    /// The first stage that needs it, for a job.
+    pub stage: Option<&'static str>,
+    /// What was lost.
+    pub place: Place,
+}
+
 /// Somebody who holds some of what a request is short of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
@@ -123,6 +138,11 @@ pub enum Reason {
     },
     /// The bytes are a residency's, and stay in its class.
     Resident,
+    /// What it needs was lost with its device.
+    Lost {
+        /// What was lost.
+        place: Place,
+    },
 }
 
 /// A request that is not served now, and why.
@@ -157,6 +177,7 @@ impl fmt::Display for Shortage {
                 write!(f, "waits for {residency:?}, of which the last one is not gone yet")
             }
             Reason::Resident => write!(f, "pays for a residency, whose bytes stay in their class"),
+            Reason::Lost { place } => write!(f, "needs {place}, which was lost with its device"),
         }
     }
 }
@@ -190,6 +211,9 @@ pub enum ReserveError {
     /// It is more than the limit: waiting would never end.
     #[error(transparent)]
     NeverFits(NeverFits),
+    /// It asks for memory of a device that was lost.
+    #[error(transparent)]
+    Lost(Lost),
     /// `try_now` found that it would have to wait.
     #[error("{0}; wait for it with .wait() or .await, or release something first")]
     WouldWait(Box<Shortage>),
@@ -232,6 +256,9 @@ pub enum SubmitError {
     /// Its claim is more than the limit: it could never be admitted.
     #[error("job {0}")]
     NeverFits(NeverFits),
+    /// One of its stages needs a device that was lost.
+    #[error("job {0}")]
+    Lost(Lost),
     /// The ledger was closed.
     #[error("job {job:?} was refused because the ledger is closed; nothing new is admitted")]
     Closed {
@@ -362,6 +389,9 @@ pub enum EnterError {
     /// A limit was lowered, and the job no longer fits.
     #[error("job {0}")]
     NeverFits(NeverFits),
+    /// A device that it needs was lost. A job in flight stays so, and may enter a stage that does without.
+    #[error("job {0}")]
+    Lost(Lost),
     /// `try_now` found that it would have to wait.
     #[error("job {0}; wait for it with .wait() or .await")]
     WouldWait(Box<Shortage>),
@@ -460,6 +490,9 @@ pub enum GrowError {
         /// The reservation's owner.
         who: Arc<str>,
     },
+    /// It is in the memory of a device that was lost.
+    #[error(transparent)]
+    Lost(Lost),
     /// It is not served now.
     #[error("{0}; release something first or wait with .grow()")]
     WouldWait(Box<Shortage>),
@@ -506,5 +539,24 @@ pub struct TooFew {
 
 /// A limit could not be set.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the budget does not name {0}; limits can be changed at run time, not added")]
-pub struct ResizeError(pub(crate) Place);
+#[non_exhaustive]
+pub enum ResizeError {
+    /// There is no limit that could be changed.
+    #[error("the budget does not name {0}; limits can be changed at run time, not added")]
+    Unbudgeted(Place),
+    /// It was lost with its device.
+    #[error("{0} was lost with its device; what is lost has no limit")]
+    Lost(Place),
+}
+
+/// A device was not retired.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RetireError {
+    /// The space is not a device's.
+    #[error("{0} is not a device's and cannot be lost with one; name the device's memory")]
+    NotADevice(Space),
+    /// There is no such device.
+    #[error("the budget does not name {0}; nothing was retired")]
+    Unbudgeted(Space),
+}

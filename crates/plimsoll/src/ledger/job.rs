@@ -323,6 +323,7 @@ impl Job {
         match verdict {
             Verdict::Granted(granted) => Ok(self.grant(stage, &granted)),
             Verdict::Refused(Refusal::NeverFits(error)) => Err(EnterError::NeverFits(error)),
+            Verdict::Refused(Refusal::Lost(error)) => Err(EnterError::Lost(error)),
             Verdict::Refused(Refusal::Closed) => Err(EnterError::Closed { job: self.name.clone() }),
             Verdict::Refused(Refusal::LoadFailed { residency, why }) => {
                 Err(EnterError::LoadFailed { job: self.name.clone(), residency, why })

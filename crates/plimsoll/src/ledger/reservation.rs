@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::error::{GrowError, Shortage, TooFew};
 use super::shell::{Answer, Inner, Verdict, Waited};
-use super::state::OwnerId;
+use super::state::{OwnerId, Refusal};
 use crate::sync::Arc;
 use crate::{Bytes, Class};
 
@@ -167,7 +167,8 @@ impl Reservation {
         };
         match verdict {
             Verdict::Granted(_) => self.bytes += bytes,
-            Verdict::Refused(_) => unreachable!("what is in flight is never refused"),
+            Verdict::Refused(Refusal::Lost(error)) => return Err(GrowError::Lost(error)),
+            Verdict::Refused(_) => unreachable!("what is in flight is refused for nothing else"),
         }
         Ok(())
     }

@@ -129,6 +129,7 @@ impl Reserve {
             Verdict::Granted(_) => Ok(Reservation::new(self.inner.clone(), id, class, bytes).with_place(self.place)),
             Verdict::Refused(Refusal::NeverFits(error)) => Err(ReserveError::NeverFits(error)),
             Verdict::Refused(Refusal::ParentEnded) => unreachable!("only jobs have parents"),
+            Verdict::Refused(Refusal::Lost(error)) => Err(ReserveError::Lost(error)),
             Verdict::Refused(Refusal::Closed) => Err(ReserveError::Closed { who: self.standing.name.clone() }),
             Verdict::Refused(Refusal::LoadFailed { .. }) => unreachable!("a reservation needs no residency"),
         }

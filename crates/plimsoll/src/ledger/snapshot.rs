@@ -66,6 +66,8 @@ pub struct SpaceUsage {
     pub held: Bytes,
     /// The most that was ever held.
     pub peak: Bytes,
+    /// What was held when the space was lost with its device. From then on it has no limit, and nothing is held in it.
+    pub retired: Option<Bytes>,
 }
 
 /// The slots of one kind.
@@ -81,6 +83,8 @@ pub struct SlotsUsage {
     pub held: u64,
     /// The most that was ever held.
     pub peak: u64,
+    /// How many were held when they were lost with their device. From then on there are none.
+    pub retired: Option<u64>,
 }
 
 /// The bytes of one class.

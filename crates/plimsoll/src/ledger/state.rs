@@ -36,6 +36,7 @@ mod queues;
 mod record;
 mod residency;
 mod resize;
+mod retire;
 mod retry;
 mod safety;
 mod view;
@@ -59,7 +60,7 @@ use self::residency::Residencies;
 pub use self::residency::{Order, ResidencyId, ResidencyStand, ResidencyView, Resident};
 use self::retry::Again;
 pub use self::view::{ComponentView, OwnerView, Stand, WaitView};
-use super::error::{EnterError, GrowError, NeverFits, ReserveError, Shortage, SubmitError};
+use super::error::{EnterError, GrowError, Lost, NeverFits, ReserveError, Shortage, SubmitError};
 use super::snapshot::ClassTotals;
 use crate::ledger::residency::Need;
 use crate::observe::What;
@@ -82,6 +83,8 @@ pub enum Outcome {
 pub enum Refusal {
     /// A limit was lowered and it no longer fits.
     NeverFits(NeverFits),
+    /// A device that it needs was lost.
+    Lost(Lost),
     /// The ledger was closed.
     Closed,
     /// A residency that the job needs could not be loaded.
@@ -194,6 +197,9 @@ impl LedgerState {
         needs.sort();
         needs.dedup();
         let mut owner = Owner { needs, ..owner };
+        if let Some(lost) = self.lost_needs(&owner.name, &owner.needs) {
+            return Err(SubmitError::Lost(lost));
+        }
         if let Some(parent) = parent {
             self.check_part(parent, &mut owner, &spec)?;
         } else if let Some(error) = self.never_fits(&owner)
@@ -225,6 +231,9 @@ impl LedgerState {
         }
         if let Some(max) = max.filter(|max| *max < bytes) {
             return Err(ReserveError::AboveMax { who: name, class, requested: bytes, max });
+        }
+        if let Some(lost) = self.lost_class(&name, class) {
+            return Err(ReserveError::Lost(lost));
         }
         let mut claim = Amounts::default();
         if let Err(kind) = self.accounts.add(account, class.into(), max.unwrap_or(bytes).0, &mut claim) {
@@ -261,6 +270,10 @@ impl LedgerState {
             return Err(EnterError::NoSuchStage { job, stage, next: *next, stages });
         }
         assert!(owner.waiting.is_none(), "a job waits for one stage at a time");
+        if let Some(lost) = self.lost_to(id, stage) {
+            return Err(EnterError::Lost(lost));
+        }
+        let owner = &self.owners[id.0];
         if owner.in_flight() {
             // What it kept beyond its profile may have eaten up the room of classes that come later.
             let account = owner.account;
@@ -307,6 +320,9 @@ impl LedgerState {
         let Declared::Standing { class: declared, max, .. } = &owner.declared else {
             return Err(GrowError::CannotWait { who });
         };
+        if let Some(lost) = self.lost_class(&who, class) {
+            return Err(GrowError::Lost(lost));
+        }
         if *declared != class || owner.waiting.is_some() || !owner.in_flight() {
             return Err(GrowError::CannotWait { who });
         }
@@ -333,6 +349,7 @@ impl LedgerState {
     /// Takes `bytes` more at once, beyond the claim if need be, or leaves everything as it was.
     pub fn try_grow(&mut self, id: OwnerId, class: Class, bytes: Bytes) -> Result<(), Shortage> {
         let id = self.payer(id);
+        self.lost_now(id, class)?;
         let resource = Resource::Class(class);
         let mut more = Amounts::default();
         let account = self.owners[id.0].account;
@@ -370,6 +387,8 @@ impl LedgerState {
         out: &mut Vec<Outcome>,
     ) -> Result<(), Shortage> {
         let id = self.payer(id);
+        self.lost_now(id, from)?;
+        self.lost_now(id, to)?;
         let account = self.owners[id.0].account;
         if self.owners[id.0].residency.is_some() {
             // A residency is known by its class.
@@ -545,7 +564,8 @@ impl LedgerState {
     }
 
     fn give_back(&mut self, id: OwnerId, resource: Resource, amount: u64) {
-        if self.keeps_for_load(id, amount) {
+        // What was on a lost device went off the books with it.
+        if self.accounts.is_lost(resource.into()) || self.keeps_for_load(id, amount) {
             return;
         }
         let mut less = Amounts::default();

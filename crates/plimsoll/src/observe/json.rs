@@ -35,8 +35,9 @@ impl Event {
                 What::Finished { how, late } => write!(f, r#","how":"{how}","late":{late}"#)?,
                 What::Resized { space, limit } => write!(f, r#","space":"{}","limit":{}"#, space.key(), limit.0)?,
                 What::ResizedSlots { slots, limit } => {
-                    write!(f, r#","slots":{},"limit":{limit}"#, quoted(slots.name()))?;
+                    write!(f, r#","slots":{},"limit":{limit}"#, quoted(&slots.key().to_string()))?;
                 }
+                What::Retired { space, bytes } => write!(f, r#","space":"{}","bytes":{}"#, space.key(), bytes.0)?,
                 _ => {}
             }
             f.write_str("}")

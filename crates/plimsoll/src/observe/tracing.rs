@@ -36,6 +36,7 @@ impl Observer for Tracing {
             }
             What::Resized { space, limit } => debug!(target: TARGET, seq, %space, limit = limit.0, "resized"),
             What::ResizedSlots { slots, limit } => debug!(target: TARGET, seq, %slots, limit, "resized"),
+            What::Retired { space, bytes } => debug!(target: TARGET, seq, %space, bytes = bytes.0, "retired"),
             ref what => debug!(target: TARGET, seq, job, reservation, id, stage, "{}", what.name()),
         }
     }

@@ -28,6 +28,16 @@ pub enum Kind {
     Slots(Slots),
 }
 
+impl Kind {
+    /// The number of the device that this belongs to, if it is any device's.
+    pub fn device(self) -> Option<u16> {
+        match self {
+            Kind::Space(space) => space.device_number(),
+            Kind::Slots(slots) => slots.device(),
+        }
+    }
+}
+
 impl From<Resource> for Kind {
     fn from(resource: Resource) -> Kind {
         match resource {
@@ -53,6 +63,8 @@ pub(super) struct Component {
     pub(super) retained: u64,
     /// The part that residencies hold which nobody pins, or which are on their way out.
     pub(super) reclaimable: u64,
+    /// What was held when it was lost with its device. From then on it has no limit and nothing is held.
+    pub(super) retired: Option<u64>,
 }
 
 impl Component {
@@ -85,12 +97,15 @@ pub(super) struct Accounts {
     reserves: Vec<(ComponentId, ComponentId, u64)>,
     /// The root has room without limit for whatever it is asked for.
     unlimited: bool,
+    /// The devices that were lost.
+    lost: SmallVec<[u16; 2]>,
 }
 
 impl Accounts {
     pub(super) fn new(budget: &Budget) -> Accounts {
         let (components, accounts, reserves) = (Vec::new(), Vec::new(), Vec::new());
-        let mut accounts = Accounts { components, accounts, reserves, unlimited: budget.unlimited };
+        let (unlimited, lost) = (budget.unlimited, SmallVec::new());
+        let mut accounts = Accounts { components, accounts, reserves, unlimited, lost };
         accounts.open(None, "".into(), budget);
         accounts
     }
@@ -133,6 +148,8 @@ impl Accounts {
 
     fn add_component(&mut self, account: AccountId, kind: Kind, limit: u64) -> ComponentId {
         let id = self.components.len() as ComponentId;
+        let is_lost = self.is_lost(kind);
+        let (limit, retired) = if is_lost { (0, Some(0)) } else { (limit, None) };
         self.components.push(Component {
             kind,
             account,
@@ -142,6 +159,7 @@ impl Accounts {
             peak: 0,
             retained: 0,
             reclaimable: 0,
+            retired,
         });
         self.accounts[account.0 as usize].own.push((kind, id));
         id
@@ -223,12 +241,49 @@ impl Accounts {
         amount: u64,
         to: &mut Amounts,
     ) -> Result<(), Kind> {
-        if amount != 0 {
+        // What is on a lost device is not on the books.
+        if amount != 0 && !self.is_lost(resource.into()) {
             for component in self.charged(account, resource)? {
                 to.add(component, amount);
             }
         }
         Ok(())
+    }
+
+    pub(super) fn any_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// Whether this belongs to a device that was lost.
+    pub(super) fn is_lost(&self, kind: Kind) -> bool {
+        self.any_lost() && kind.device().is_some_and(|device| self.lost.contains(&device))
+    }
+
+    /// Whether the root knows of this kind.
+    pub(super) fn has(&self, kind: Kind) -> bool {
+        self.unlimited || self.components.iter().any(|component| component.kind == kind)
+    }
+
+    /// Takes a lost device's components off the books. Returns them.
+    pub(super) fn lose(&mut self, device: u16) -> SmallVec<[ComponentId; 4]> {
+        self.lost.push(device);
+        let mut lost = SmallVec::new();
+        for (id, component) in self.components.iter_mut().enumerate() {
+            if component.kind.device() == Some(device) {
+                let retired = Some(component.held);
+                *component = Component {
+                    limit: 0,
+                    target: 0,
+                    held: 0,
+                    retained: 0,
+                    reclaimable: 0,
+                    retired,
+                    ..component.clone()
+                };
+                lost.push(id as ComponentId);
+            }
+        }
+        lost
     }
 
     /// Whether an urgent account.

@@ -25,6 +25,11 @@ impl Amounts {
         self.0.is_empty()
     }
 
+    /// Forgets the components for which `keep` says no.
+    pub(super) fn retain(&mut self, keep: impl Fn(ComponentId) -> bool) {
+        self.0.retain(|entry| keep(entry.0));
+    }
+
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

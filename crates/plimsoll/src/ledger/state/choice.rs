@@ -103,6 +103,10 @@ impl Plans {
         &self.all[self.at]
     }
 
+    pub(super) fn is_current(&self, at: usize) -> bool {
+        self.at == at
+    }
+
     /// The profile that the job goes by.
     pub(super) fn profile(&self) -> &Profile {
         &self.current().profile
@@ -120,13 +124,33 @@ impl Plans {
         at.is_some()
     }
 
+    /// Forgets the plans that `are_gone`, but not the one that a job in flight goes by, nor the last one that is left.
+    pub(super) fn forget(&mut self, in_flight: bool, are_gone: impl Fn(&Plan) -> bool) {
+        let going_by = in_flight.then_some(self.at);
+        let stays = |at: usize, plan: &Plan| Some(at) == going_by || !are_gone(plan);
+        let staying: SmallVec<[bool; 4]> = self.iter().enumerate().map(|(at, plan)| stays(at, plan)).collect();
+        if !staying.contains(&true) {
+            return;
+        }
+        let moved = |from: usize| staying[..from].iter().filter(|stays| **stays).count();
+        // Without the one that stands for it the job is laid out anew (`reset_plan`), from the first one on.
+        let moved = |from: usize| if staying[from] { moved(from) } else { 0 };
+        (self.at, self.nominal) = (moved(self.at), moved(self.nominal));
+        let mut staying = staying.into_iter();
+        self.all.retain(|_| staying.next().unwrap_or(true));
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Plan> {
+        self.all.iter_mut().map(|plan| &mut **plan)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Plan> {
         self.all.iter().map(|plan| &**plan)
     }
 }
 
 /// What an owner went by before another plan was tried.
-struct Before {
+pub(super) struct Before {
     at: usize,
     claim: Amounts,
     leaves: Amounts,
@@ -138,13 +162,17 @@ impl LedgerState {
     pub(super) fn plans_of(&mut self, account: AccountId, spec: &JobSpec) -> Result<Plans, SubmitError> {
         let name = &spec.name;
         let mut all: SmallVec<[Box<Plan>; 1]> = SmallVec::new();
-        let mut unbudgeted = None;
+        let (mut unbudgeted, mut lost) = (None, None);
         let urgent = (spec.urgent && spec.parent.is_none()).then(|| self.accounts.urgent(account)).flatten();
         for (choice, profile) in std::iter::once(&spec.profile).chain(&spec.alternatives).enumerate() {
             profile.check().map_err(|source| SubmitError::Profile { job: name.clone(), source })?;
             let stages = |profile: &Profile| profile.stages().iter().map(|stage| stage.name).collect::<Vec<_>>();
             if stages(profile) != stages(&spec.profile) {
                 return Err(SubmitError::OtherStages { job: name.clone(), choice });
+            }
+            if let Some(other) = self.lost_stages(name, profile, 0..profile.stages().len()) {
+                lost = lost.or(Some(other));
+                continue;
             }
             for account in urgent.into_iter().chain([account]) {
                 match Plan::of(profile, choice, account, &mut self.accounts) {
@@ -153,6 +181,9 @@ impl LedgerState {
                     Err(kind) => unbudgeted = unbudgeted.or(Some(kind)),
                 }
             }
+        }
+        if let Some(lost) = lost.filter(|_| all.is_empty()) {
+            return Err(SubmitError::Lost(lost));
         }
         match unbudgeted {
             Some(kind) if all.is_empty() => {
@@ -240,7 +271,7 @@ impl LedgerState {
 
     /// Lets a job that waits for a stage go by another plan, if what it holds allows that. Whoever grants the request
     /// checks safety; otherwise [`restore_plan`](Self::restore_plan) undoes it.
-    fn change_plan(&mut self, id: OwnerId, at: usize) -> Option<Before> {
+    pub(super) fn change_plan(&mut self, id: OwnerId, at: usize) -> Option<Before> {
         let owner = &self.owners[id.0];
         let Declared::Job { plans, restarts, .. } = &owner.declared else { return None };
         let (before, claim, leaves) = (plans.at, owner.claim.clone(), owner.leaves.clone());
@@ -269,7 +300,7 @@ impl LedgerState {
         Some(Before { at: before, claim, leaves, family })
     }
 
-    fn restore_plan(&mut self, id: OwnerId, before: Before) {
+    pub(super) fn restore_plan(&mut self, id: OwnerId, before: Before) {
         let Declared::Job { plans, .. } = &self.owners[id.0].declared else { unreachable!("only jobs have plans") };
         if plans.at == before.at {
             return;

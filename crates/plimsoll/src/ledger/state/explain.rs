@@ -84,7 +84,7 @@ impl LedgerState {
             ..Snapshot::default()
         };
         for (index, component) in self.accounts.components.iter().enumerate() {
-            let Component { kind, limit, target, held, peak, .. } = *component;
+            let Component { kind, limit, target, held, peak, retired, .. } = *component;
             match kind {
                 Kind::Space(_) => snapshot.spaces.push(SpaceUsage {
                     place: self.place(index as ComponentId),
@@ -92,6 +92,7 @@ impl LedgerState {
                     target: Bytes(target),
                     held: Bytes(held),
                     peak: Bytes(peak),
+                    retired: retired.map(Bytes),
                 }),
                 Kind::Slots(_) => {
                     snapshot.slots.push(SlotsUsage {
@@ -100,6 +101,7 @@ impl LedgerState {
                         target,
                         held,
                         peak,
+                        retired,
                     });
                 }
             }

@@ -293,6 +293,7 @@ impl LedgerState {
         self.owners[id.0].phase = Phase::Fresh;
         self.in_flight.retain(|index| *index != id.0);
         self.leave_needs(id);
+        self.forget_lost_plans(id);
         if let Some(parent) = self.owners[id.0].family.parent {
             self.leave_family(id, FamilyBefore::default());
             self.reset_plan(id);

@@ -121,6 +121,9 @@ impl LedgerState {
         if cfg!(plimsoll_mutant = "loader-cancelled-without-takeover") {
             return;
         }
+        if self.is_lost_residency(id) {
+            return self.bytes_are_back(id);
+        }
         let order = |job: &OwnerId| {
             let owner = &self.owners[job.0];
             let age = owner.waiting.as_ref().map_or(u64::MAX, |waiting| waiting.age);

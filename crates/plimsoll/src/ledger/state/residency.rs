@@ -29,7 +29,7 @@ use super::owner::{Declared, Owner, OwnerId, Phase, Waiting};
 use super::{LedgerState, Outcome};
 use crate::ledger::error::ReserveError;
 use crate::observe::What;
-use crate::{Bytes, Class};
+use crate::{Bytes, Class, Resource};
 
 /// A residency, as the state machine names it: until it is retired, nobody needs it and its bytes are back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -418,10 +418,15 @@ impl LedgerState {
         (entry.used, entry.rank) = (now, rank);
     }
 
+    /// Its bytes were lost with their device.
+    pub(super) fn is_lost_residency(&self, id: ResidencyId) -> bool {
+        self.accounts.is_lost(Resource::Class(self.residencies.entry(id).declared.class).into())
+    }
+
     /// Evicts what nobody pins and nobody will ask for again.
     pub(super) fn evict_if_unwanted(&mut self, id: ResidencyId) {
         let entry = self.residencies.entry(id);
-        if (entry.retired || self.closed) && entry.pins == 0 && entry.can_be_evicted() {
+        if (entry.retired || self.closed || self.is_lost_residency(id)) && entry.pins == 0 && entry.can_be_evicted() {
             self.evict(id);
         }
     }

@@ -41,7 +41,11 @@ impl LedgerState {
     }
 
     fn set_target(&mut self, account: AccountId, kind: Kind, limit: u64) -> Result<(), ResizeError> {
-        let component = self.accounts.own(account, kind).ok_or_else(|| ResizeError(self.own_place(account, kind)))?;
+        let unnamed = || ResizeError::Unbudgeted(self.own_place(account, kind));
+        let component = self.accounts.own(account, kind).ok_or_else(unnamed)?;
+        if self.accounts.is_lost(kind) {
+            return Err(ResizeError::Lost(self.own_place(account, kind)));
+        }
         // The urgent reserve is a part of the limit, not something beside it.
         let (own, reserve) = self.accounts.divide(component, limit);
         for (component, limit) in std::iter::once((component, own)).chain(reserve) {

@@ -21,6 +21,8 @@ pub struct ComponentView {
     pub held: u64,
     /// What retained reservations take away.
     pub retained: u64,
+    /// It was lost with its device.
+    pub retired: bool,
 }
 
 /// Where an owner stands.
@@ -74,8 +76,8 @@ impl LedgerState {
     /// The components of the vector.
     pub fn components(&self) -> Vec<ComponentView> {
         let view = |component: &super::Component| {
-            let super::Component { kind, account, limit, target, held, retained, .. } = *component;
-            ComponentView { kind, account, limit, target, held, retained }
+            let super::Component { kind, account, limit, target, held, retained, retired, .. } = *component;
+            ComponentView { kind, account, limit, target, held, retained, retired: retired.is_some() }
         };
         self.accounts.components.iter().map(view).collect()
     }

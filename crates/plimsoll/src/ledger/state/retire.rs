@@ -1,0 +1,220 @@
+//! A device that is lost: its limits, and all that is held on it, go together and at once.
+//!
+//! Nothing of it returns to what is free, now or later. Those who held something there find out in their own time: what
+//! they return is taken and vanishes, because it is not on the books any more. So that nobody counts on it either, it goes
+//! out of every claim, every plan and everything that was set aside. What is left of the vector is as safe as it was: in
+//! the same order each job in flight still finds what it needs of all the rest.
+//!
+//! A request that needs the device is refused, and so is every later one: an admission if any of its stages needs it, a
+//! job in flight when it comes to a stage that does. Until then such a job goes on, since it may have another way: another
+//! plan (`choice`), which it goes by from then on if the state is safe with what that promises.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::accounts::Kind;
+use super::amounts::Amounts;
+use super::choice::Plan;
+use super::owner::{Declared, Owner, OwnerId, Phase, Want};
+use super::residency::ResidencyId;
+use super::{LedgerState, Outcome, Refusal};
+use crate::ledger::error::{Lost, Reason, RetireError, Shortage};
+use crate::observe::What;
+use crate::{Bytes, Class, Profile, Resource, Space};
+
+impl LedgerState {
+    /// Takes a lost device off the books: its memory, its lanes and its lease, in all accounts. Returns how many bytes were
+    /// held there; nothing if the device was retired before.
+    ///
+    /// # Errors
+    ///
+    /// If the space is not a device's, or the budget does not name it.
+    pub fn retire(&mut self, space: Space, out: &mut Vec<Outcome>) -> Result<Bytes, RetireError> {
+        let Some(device) = space.device_number() else { return Err(RetireError::NotADevice(space)) };
+        let kind = Kind::Space(space);
+        if self.accounts.is_lost(kind) {
+            return Ok(Bytes::ZERO);
+        }
+        if !self.accounts.has(kind) {
+            return Err(RetireError::Unbudgeted(space));
+        }
+        let holds: Vec<(OwnerId, Resource, u64)> = self
+            .owners
+            .iter()
+            .flat_map(|(index, owner)| owner.holdings.iter().map(move |&(what, held)| (OwnerId(index), what, held)))
+            .filter(|&(_, what, _)| Kind::from(what).device() == Some(device))
+            .collect();
+        let bytes = holds.iter().filter(|entry| matches!(entry.1, Resource::Class(_))).map(|entry| entry.2).sum();
+        let bytes = Bytes(bytes);
+        self.note_all(What::Retired { space, bytes });
+        for (id, what, held) in holds {
+            self.owners[id.0].unhold(what, held);
+            self.count_out(id, what, held);
+        }
+        let lost = self.accounts.lose(device);
+        let owners: Vec<OwnerId> = self.owners().collect();
+        for &id in &owners {
+            // The queues are told of what it wants again below.
+            if self.owners[id.0].waiting.is_some() {
+                self.unlist(id);
+            }
+            self.owners[id.0].forget_lost(&lost);
+            self.forget_lost_plans(id);
+        }
+        let residencies: Vec<ResidencyId> =
+            self.residencies.entries.iter().map(|(index, _)| ResidencyId(index)).collect();
+        let residencies: Vec<ResidencyId> = residencies.into_iter().filter(|id| self.is_lost_residency(*id)).collect();
+        for id in &residencies {
+            self.residencies.entries[id.0].amounts.clear();
+        }
+        self.account_retained();
+        // Of several plans, those that are left may not fit the limits.
+        self.recheck = true;
+        for &id in &owners {
+            if let Some(lost) = self.waits_for_lost(id) {
+                self.refuse(id, Refusal::Lost(lost), out);
+                if self.owners.get(id.0).is_some() {
+                    self.leave_before_the_first_stage(id, out);
+                }
+            }
+        }
+        for &id in &owners {
+            if self.owners.get(id.0).is_some_and(|owner| owner.waiting.is_some()) {
+                self.list(id);
+            }
+        }
+        self.reorder();
+        // What is left of them is of no use to anybody.
+        residencies.into_iter().for_each(|id| self.evict_if_unwanted(id));
+        self.settle(out);
+        Ok(bytes)
+    }
+
+    /// What a waiting request needs of a lost device, if it cannot do without.
+    fn waits_for_lost(&mut self, id: OwnerId) -> Option<Lost> {
+        let owner = self.owners.get(id.0)?;
+        match (owner.waiting.as_ref()?.want, &owner.declared) {
+            (Want::Stage(stage), _) => self.lost_to(id, stage),
+            (Want::More(class, _), _) => self.lost_class(&owner.name, class),
+        }
+    }
+
+    /// What a job that wants to enter a stage needs of a lost device, and cannot do without: in this stage if it is in
+    /// flight, otherwise in any.
+    ///
+    /// A job in flight is promised that it can finish by the plan that it goes by. Without that it must not be left to wait:
+    /// either another plan gives it that promise now, or it is refused.
+    pub(super) fn lost_to(&mut self, id: OwnerId, stage: usize) -> Option<Lost> {
+        if !self.accounts.any_lost() {
+            return None;
+        }
+        let owner = &self.owners[id.0];
+        let Declared::Job { plans, .. } = &owner.declared else { unreachable!("only jobs have stages") };
+        let until = if owner.in_flight() { stage + 1 } else { plans.profile().stages().len() };
+        let lost = self
+            .lost_needs(&owner.name, &owner.needs)
+            .or_else(|| self.lost_stages(&owner.name, plans.profile(), stage..until))?;
+        let can_change = owner.in_flight() && self.lost_needs(&owner.name, &owner.needs).is_none();
+        (!can_change || !self.move_to_other_plan(id)).then_some(lost)
+    }
+
+    /// Lets a job in flight go by another of its plans, with what that promises.
+    fn move_to_other_plan(&mut self, id: OwnerId) -> bool {
+        for at in 0..self.plan_count(id) {
+            let Declared::Job { plans, .. } = &self.owners[id.0].declared else { unreachable!("only jobs have plans") };
+            if plans.is_current(at) {
+                continue;
+            }
+            let Some(before) = self.change_plan(id, at) else { continue };
+            if self.is_safe() {
+                self.forget_lost_plans(id);
+                return true;
+            }
+            self.restore_plan(id, before);
+        }
+        false
+    }
+
+    /// Forgets the plans of a job that need a lost device in a stage that is still to come, as long as there are others and
+    /// the job does not go by them already.
+    pub(super) fn forget_lost_plans(&mut self, id: OwnerId) {
+        if !self.accounts.any_lost() {
+            return;
+        }
+        let (accounts, owner) = (&self.accounts, &mut self.owners[id.0]);
+        let (in_flight, is_part) = (owner.in_flight(), owner.is_part());
+        let from = if in_flight { owner.current_stage().unwrap_or(0) } else { 0 };
+        let ended = owner.phase != Phase::Fresh && !in_flight;
+        let Declared::Job { plans, .. } = &mut owner.declared else { return };
+        let is_lost = |plan: &Plan| {
+            let mut resources = plan.profile.stages()[from..].iter().flat_map(|stage| stage.peak.iter());
+            resources.any(|(resource, _)| accounts.is_lost(resource.into()))
+        };
+        // A part has no other plan than the one for which its parent has room.
+        if ended || is_part && !in_flight {
+            return;
+        }
+        plans.forget(in_flight, is_lost);
+        if !in_flight {
+            self.reset_plan(id);
+        }
+    }
+
+    /// The first thing that some stages need of a lost device.
+    pub(super) fn lost_stages(
+        &self,
+        who: &Arc<str>,
+        profile: &Profile,
+        stages: std::ops::Range<usize>,
+    ) -> Option<Lost> {
+        if !self.accounts.any_lost() {
+            return None;
+        }
+        let is_lost = |resource: Resource| self.accounts.is_lost(resource.into());
+        profile.stages()[stages].iter().find_map(|stage| {
+            let (resource, _) = stage.peak.iter().find(|entry| is_lost(entry.0))?;
+            Some(Lost { who: who.clone(), stage: Some(stage.name), place: self.root_place(resource.into()) })
+        })
+    }
+
+    /// The first residency that was lost, among those that a job needs.
+    pub(super) fn lost_needs(&self, who: &Arc<str>, needs: &[ResidencyId]) -> Option<Lost> {
+        let lost = needs.iter().find(|id| self.is_lost_residency(**id))?;
+        self.lost_class(who, self.residencies.entry(*lost).declared.class)
+    }
+
+    pub(super) fn lost_class(&self, who: &Arc<str>, class: Class) -> Option<Lost> {
+        let kind = Kind::Space(class.space());
+        self.accounts.is_lost(kind).then(|| Lost { who: who.clone(), stage: None, place: self.root_place(kind) })
+    }
+
+    /// Why bytes of a class cannot be had at once, if that is because its device was lost.
+    pub(super) fn lost_now(&self, id: OwnerId, class: Class) -> Result<(), Shortage> {
+        match self.lost_class(&self.owners[id.0].name, class) {
+            None => Ok(()),
+            Some(Lost { who, place, .. }) => Err(Shortage { who, reason: Reason::Lost { place } }),
+        }
+    }
+}
+
+impl Owner {
+    /// Forgets what it held, claimed and would have left in these components.
+    fn forget_lost(&mut self, lost: &SmallVec<[u32; 4]>) {
+        let forget = |amounts: &mut Amounts| amounts.retain(|component| !lost.contains(&component));
+        let forget_plan = |plan: &mut Plan| {
+            plan.claims.iter_mut().for_each(forget);
+            forget(&mut plan.leaves);
+        };
+        for amounts in [&mut self.held, &mut self.claim, &mut self.leaves, &mut self.family.inherits] {
+            forget(amounts);
+        }
+        if let Some(waiting) = &mut self.waiting {
+            waiting.more = None;
+        }
+        match &mut self.declared {
+            Declared::Job { plans, .. } => plans.iter_mut().for_each(forget_plan),
+            Declared::Standing { base, .. } => forget(base),
+        }
+    }
+}
