@@ -16,9 +16,11 @@ pub mod snapshot;
 pub mod state;
 
 mod charged;
+mod get;
 mod grant;
 mod handle;
 mod job;
+mod load;
 #[cfg(doctest)]
 mod must_not_compile;
 mod origin;
@@ -40,12 +42,14 @@ pub use self::error::{
     EnterError, GrowError, NeverFits, ReserveError, ResizeError, RestartError, RetireError, SubmitError, TakeError,
     TooFew,
 };
+pub use self::get::Get;
 pub use self::grant::{ExternalWait, Grant};
 pub use self::handle::{HandleError, HandleRecord, RawHandle, SPENT_KEPT};
 pub use self::job::{Enter, Job, JobSpec};
+pub use self::load::NextLoad;
 pub use self::reservation::{NotMerged, NotMoved, Reservation};
 pub use self::reserve::Reserve;
-pub use self::residency::Need;
+pub use self::residency::{AnyLoad, GetError, Got, Load, Need, Pin, Residency, Unwanted, Vacant};
 use self::shell::Inner;
 use self::snapshot::Snapshot;
 pub use self::stall::Stall;
@@ -112,8 +116,12 @@ impl Ledger {
         }
         let name = spec.name.clone();
         let profiles = std::iter::once(&spec.profile).chain(&spec.alternatives).cloned().collect();
+        let needs = spec.needs.clone();
+        if needs.iter().any(|need| !need.is_of(&self.inner)) {
+            return Err(SubmitError::OtherLedger { job: name });
+        }
         let id = self.inner.read(|state| state.submit(self.account, spec))?;
-        Ok(Job::new(self.inner.clone(), id, name, profiles))
+        Ok(Job::new(self.inner.clone(), id, name, profiles).with_needs(needs))
     }
 
     /// Sets a new limit for a space of this ledger or child. A lower one takes effect stepwise, as jobs finish, never

@@ -7,8 +7,9 @@ use smallvec::SmallVec;
 use super::charged::{Charged, VecError};
 use super::error::TakeError;
 use super::reservation::Reservation;
+use super::residency::{Need, Residency, Value, value_in};
 use super::shell::Inner;
-use super::state::{Granted, OwnerId};
+use super::state::{Granted, OwnerId, ResidencyId};
 use super::used::Meter;
 use crate::sync::Arc;
 use crate::{Bytes, Class, Resource, Slots};
@@ -29,6 +30,8 @@ pub struct Grant {
     /// The stage is to be run again.
     again: bool,
     choice: usize,
+    /// The values of the residencies that the job needs.
+    pins: Vec<(ResidencyId, Value)>,
 }
 
 impl Grant {
@@ -40,12 +43,26 @@ impl Grant {
         granted: &Granted,
     ) -> Grant {
         let left: SmallVec<_> = bytes_of(granted).collect();
-        Grant { inner, id, job, stage, meter: Meter::new(&left), left, again: false, choice: 0 }
+        Grant { inner, id, job, stage, meter: Meter::new(&left), left, again: false, choice: 0, pins: Vec::new() }
     }
 
     pub(super) fn with_choice(mut self, choice: usize) -> Grant {
         self.choice = choice;
         self
+    }
+
+    pub(super) fn with_pins(mut self, needs: &[Need]) -> Grant {
+        let value = |need: &Need| Some((need.id(), self.inner.value(need.id())?));
+        self.pins = needs.iter().filter_map(value).collect();
+        self
+    }
+
+    /// The value of a residency that the job [needs](super::JobSpec::needs); `None` of any other one. It is there for as
+    /// long as the job is in flight.
+    pub fn pinned<T: Send + Sync + 'static>(&self, residency: &Residency<T>) -> Option<&T> {
+        let of = Need::from(residency);
+        let is_it = |entry: &&(ResidencyId, Value)| entry.0 == of.id() && residency.is_of(&self.inner);
+        self.pins.iter().find(is_it).and_then(|(_, value)| value_in(value))
     }
 
     /// By which of the job's profiles the stage was granted: 0 is the one that is preferred, 1 the first

@@ -179,20 +179,34 @@ impl JobSpec {
 #[must_use = "dropping a job ends it"]
 #[derive(Debug)]
 pub struct Job {
-    inner: Arc<Inner>,
-    id: OwnerId,
-    name: StdArc<str>,
+    pub(super) inner: Arc<Inner>,
+    pub(super) id: OwnerId,
+    pub(super) name: StdArc<str>,
     /// In order of preference; at least one.
     profiles: Vec<Profile>,
-    place: &'static Location<'static>,
+    pub(super) place: &'static Location<'static>,
     /// The stage that is waited for.
-    waiting: Option<(SeatId, usize)>,
+    pub(super) waiting: Option<(SeatId, usize)>,
+    /// A stage that was granted and has not been taken yet.
+    pub(super) arrived: Option<(usize, Granted)>,
+    pub(super) needs: Vec<Need>,
 }
 
 impl Job {
     #[track_caller]
     pub(super) fn new(inner: Arc<Inner>, id: OwnerId, name: StdArc<str>, profiles: Vec<Profile>) -> Job {
-        Job { inner, id, name, profiles, place: Location::caller(), waiting: None }
+        Job { inner, id, name, profiles, place: Location::caller(), waiting: None, arrived: None, needs: Vec::new() }
+    }
+
+    pub(super) fn with_needs(mut self, needs: Vec<Need>) -> Job {
+        self.needs = needs;
+        self
+    }
+
+    /// The same, submitted elsewhere.
+    pub(super) fn with_place(mut self, place: &'static Location<'static>) -> Job {
+        self.place = place;
+        self
     }
 
     /// The job's name.
@@ -258,8 +272,8 @@ impl Job {
     ///
     /// See [`EnterError`].
     pub fn poll_enter(&mut self, cx: &mut Context<'_>, stage: usize) -> Poll<Result<Grant, EnterError>> {
-        if self.waiting.is_some_and(|(_, waiting)| waiting != stage) {
-            self.cancel_enter();
+        if let Some(granted) = self.take_arrived(stage) {
+            return Poll::Ready(Ok(self.grant(stage, &granted)));
         }
         let seat = match self.waiting {
             Some((seat, _)) => seat,
@@ -269,7 +283,10 @@ impl Job {
             },
         };
         match self.inner.poll(seat, cx.waker()) {
-            None => Poll::Pending,
+            None => match self.must_load() {
+                None => Poll::Pending,
+                Some(residency) => Poll::Ready(Err(self.not_loaded(residency))),
+            },
             Some(verdict) => {
                 self.waiting = None;
                 Poll::Ready(self.conclude(stage, verdict))
@@ -277,31 +294,64 @@ impl Job {
         }
     }
 
+    /// What was granted already of a stage. What was asked for or granted of any other one goes back.
+    fn take_arrived(&mut self, stage: usize) -> Option<Granted> {
+        let asked = self.arrived.as_ref().map(|entry| entry.0).or(self.waiting.map(|entry| entry.1));
+        if asked.is_some_and(|asked| asked != stage) {
+            self.cancel_enter();
+        }
+        self.arrived.take().map(|(_, granted)| granted)
+    }
+
+    /// A load falls to the job, which does not take it: it is left to another one.
+    fn not_loaded(&mut self, residency: StdArc<str>) -> EnterError {
+        self.cancel_enter();
+        EnterError::NotLoaded { job: self.name.clone(), residency }
+    }
+
     /// Takes the waiting request back, if there is one. A grant that has arrived meanwhile goes back whole.
     pub fn cancel_enter(&mut self) {
+        if let Some((stage, granted)) = self.arrived.take() {
+            self.inner.event(|state, out| state.undo_enter(self.id, stage, &granted, out));
+        }
         if let Some((seat, stage)) = self.waiting.take() {
             self.inner.leave(seat, |state, granted, out| state.undo_enter(seat.owner, stage, &granted, out));
         }
     }
 
     fn wait_at_most(&mut self, stage: usize, timeout: Option<Duration>) -> Result<Grant, EnterError> {
-        self.cancel_enter();
-        let seat = match self.inner.ask(self.place, |now, state, out| self.ask(now, stage, state, out))? {
-            Answer::Now(_, verdict) => return self.conclude(stage, verdict),
-            Answer::Later(seat) => seat,
+        if let Some(granted) = self.take_arrived(stage) {
+            return Ok(self.grant(stage, &granted));
+        }
+        let seat = match self.waiting.take() {
+            Some((seat, _)) => seat,
+            None => match self.inner.ask(self.place, |now, state, out| self.ask(now, stage, state, out))? {
+                Answer::Now(_, verdict) => return self.conclude(stage, verdict),
+                Answer::Later(seat) => seat,
+            },
         };
-        let waited = self.inner.wait(seat, timeout);
-        self.conclude_wait(stage, waited, timeout.unwrap_or_default())
+        match self.inner.wait(seat, timeout) {
+            Waited::MustLoad => {
+                self.waiting = Some((seat, stage));
+                let residency = self.must_load().unwrap_or_else(|| "what it needs".into());
+                Err(self.not_loaded(residency))
+            }
+            waited => self.conclude_wait(stage, waited, timeout.unwrap_or_default()),
+        }
     }
 
     fn conclude_wait(&self, stage: usize, waited: Waited, after: Duration) -> Result<Grant, EnterError> {
         match waited {
             Waited::Verdict(verdict) => self.conclude(stage, verdict),
             Waited::TimedOut(shortage) => Err(EnterError::TimedOut { after, shortage: Box::new(shortage) }),
+            Waited::MustLoad => unreachable!("this is not a wait that may end in a load"),
         }
     }
 
     fn try_now(&mut self, stage: usize) -> Result<Grant, EnterError> {
+        if let Some(granted) = self.take_arrived(stage) {
+            return Ok(self.grant(stage, &granted));
+        }
         self.cancel_enter();
         match self.inner.ask_now(self.place, |now, state, out| self.ask(now, stage, state, out))? {
             Ok((_, verdict)) => self.conclude(stage, verdict),
@@ -309,7 +359,7 @@ impl Job {
         }
     }
 
-    fn ask(
+    pub(super) fn ask(
         &self,
         now: u64,
         stage: usize,
@@ -319,7 +369,7 @@ impl Job {
         state.enter(now, self.id, stage, out).map(|()| self.id)
     }
 
-    fn conclude(&self, stage: usize, verdict: Verdict) -> Result<Grant, EnterError> {
+    pub(super) fn conclude(&self, stage: usize, verdict: Verdict) -> Result<Grant, EnterError> {
         match verdict {
             Verdict::Granted(granted) => Ok(self.grant(stage, &granted)),
             Verdict::Refused(Refusal::NeverFits(error)) => Err(EnterError::NeverFits(error)),
@@ -336,7 +386,8 @@ impl Job {
         // The choice stands until another stage is asked for, so it can be looked at now.
         let choice = if self.profiles.len() > 1 { self.inner.read(|state| state.choice(self.id)) } else { 0 };
         let stage = self.profiles[0].stages()[stage].name;
-        Grant::new(self.inner.clone(), self.id, self.name.clone(), stage, granted).with_choice(choice)
+        let grant = Grant::new(self.inner.clone(), self.id, self.name.clone(), stage, granted).with_choice(choice);
+        if self.needs.is_empty() { grant } else { grant.with_pins(&self.needs) }
     }
 }
 

@@ -162,7 +162,7 @@ impl Reservation {
             Answer::Now(_, verdict) => verdict,
             Answer::Later(seat) => match self.inner.wait(seat, None) {
                 Waited::Verdict(verdict) => verdict,
-                Waited::TimedOut(_) => unreachable!("there is no time-out"),
+                Waited::TimedOut(_) | Waited::MustLoad => unreachable!("there is no time-out, and nothing to load"),
             },
         };
         match verdict {

@@ -116,6 +116,7 @@ impl Reserve {
         match waited {
             Waited::Verdict(verdict) => self.conclude(seat.owner, verdict),
             Waited::TimedOut(shortage) => Err(ReserveError::TimedOut { after, shortage: Box::new(shortage) }),
+            Waited::MustLoad => unreachable!("a reservation needs no residency"),
         }
     }
 

@@ -11,6 +11,8 @@
 //! 5. Who gives up leaves the seat in one critical section: a grant that has already arrived goes back whole, and what
 //!    that makes possible for others is granted in the same section.
 
+mod residents;
+
 use std::panic::Location;
 use std::sync::Arc as StdArc;
 use std::task::Waker;
@@ -18,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
+use self::residents::Residents;
 use super::error::Shortage;
 use super::handle::Handles;
 use super::origin::Origins;
@@ -50,6 +53,7 @@ struct Shell {
     waiting_for_quiet: usize,
     origins: Origins,
     outbox: Outbox,
+    residents: Residents,
 }
 
 const NO_SEAT: usize = usize::MAX;
@@ -103,6 +107,8 @@ pub(super) enum Answer {
 pub(super) enum Waited {
     Verdict(Verdict),
     TimedOut(Shortage),
+    /// It falls to the one who waits to load what its job needs. The request stands.
+    MustLoad,
 }
 
 impl Inner {
@@ -115,6 +121,7 @@ impl Inner {
             waiting_for_quiet: 0,
             origins: Origins::default(),
             outbox: Outbox::default(),
+            residents: Residents::default(),
         };
         Inner { shell: Mutex::new(shell), quiet: Condvar::new(), made: Instant::now(), handles: Handles::new() }
     }
@@ -163,6 +170,10 @@ impl Inner {
     /// Runs one event, and tells those whose verdict it brought.
     pub(super) fn event<R>(&self, f: impl FnOnce(&mut LedgerState, &mut Vec<Outcome>) -> R) -> R {
         let mut shell = sync::lock(&self.shell);
+        if shell.state.has_residencies() {
+            let now = self.now();
+            shell.state.advance(now);
+        }
         let result = shell.apply(f);
         self.deliver(shell);
         result
@@ -244,6 +255,9 @@ impl Inner {
             if let Some(verdict) = shell.take_verdict(id) {
                 return Waited::Verdict(verdict);
             }
+            if shell.state.next_load(id.owner).is_some() {
+                return Waited::MustLoad;
+            }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
                 let shortage = shell.state.shortage(id.owner);
@@ -305,7 +319,8 @@ impl Inner {
     /// Leaves the verdicts in their seats, unlocks, and tells whoever waits there.
     fn deliver(&self, mut shell: MutexGuard<'_, Shell>) {
         let quiet = shell.waiting_for_quiet > 0 && shell.state.is_quiet();
-        let signals = shell.seat_verdicts(|| self.now());
+        let mut signals = shell.seat_verdicts(|| self.now());
+        let leaving = shell.carry_out_orders(&mut signals);
         let Shell { state, outbox, .. } = &mut *shell;
         // Numbered and timed here, under the lock; delivered below, outside of it (`outbox`).
         let publish = state.has_changes() && outbox.stamp(state.drain_changes(), self.now());
@@ -319,6 +334,7 @@ impl Inner {
         if publish {
             self.publish();
         }
+        leaving.leave();
     }
 
     /// Calls the observers with everything that is on its way to them.

@@ -2,9 +2,10 @@
 
 use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::error::{Place, Shortage};
-use super::state::OwnerId;
+use super::state::{OwnerId, ResidencyStand};
 use crate::{Bytes, Class, Resource, Space};
 
 /// A picture of the ledger at one moment: taken whole, under its lock.
@@ -18,8 +19,10 @@ pub struct Snapshot {
     pub classes: Vec<ClassUsage>,
     /// Everything that waits.
     pub waiters: Vec<Waiter>,
-    /// Everybody who holds something, who has held for longest first.
+    /// Everybody who holds something, who has held for longest first. What is held for a residency is under its name.
     pub holders: Vec<Holding>,
+    /// Each residency, in the order of their numbers.
+    pub residencies: Vec<ResidencyUsage>,
     /// When the picture was taken, in nanoseconds since the ledger was made.
     pub time: u64,
     /// When a request was last granted.
@@ -51,6 +54,31 @@ impl Snapshot {
     pub fn is_empty(&self) -> bool {
         self.spaces.iter().all(|usage| usage.held.is_zero()) && self.slots.iter().all(|usage| usage.held == 0)
     }
+}
+
+/// What is loaded once and shared, or may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResidencyUsage {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The class of its bytes.
+    pub class: Class,
+    /// What it takes when it is loaded.
+    pub bytes: Bytes,
+    /// What is held for it now.
+    pub held: Bytes,
+    /// Where it stands.
+    pub stand: ResidencyStand,
+    /// How many jobs in flight pin it.
+    pub pins: u32,
+    /// When it was last used, in nanoseconds since the ledger was made.
+    pub used_at: u64,
+    /// What it costs to load it again, as declared.
+    pub rebuild: Duration,
+    /// How often it was loaded.
+    pub loads: u64,
+    /// How often it was evicted.
+    pub evictions: u64,
 }
 
 /// The bytes of one space.

@@ -85,6 +85,12 @@ impl Stall {
         let Reason::Short { place, needed, free, .. } = &waiter.shortage.reason else {
             return match waiter.shortage.reason {
                 Reason::Unsafe => write!(f, ": there is room, but jobs in flight could then not finish"),
+                Reason::Loading { ref residency, loader: Some(ref loader) } => {
+                    write!(f, ": it waits for {residency:?}, which {loader:?} loads")
+                }
+                Reason::Loading { ref residency, loader: None } => {
+                    write!(f, ": it waits for {residency:?}, of which the last one is not gone yet")
+                }
                 Reason::Order => write!(f, ": there is room, but others have waited for longer"),
                 _ => write!(f, ": there is room, and it waits for its turn"),
             };

@@ -145,12 +145,12 @@ impl LedgerState {
             match entry.residence {
                 Residence::Evicting | Residence::Loading(Loader::Unwinding(_)) => short.sub_up_to(&bytes),
                 _ if entry.can_be_evicted() => {
-                    candidates.push((std::cmp::Reverse(self.worth_evicting(entry)), entry.rank, id, bytes));
+                    candidates.push((self.worth_evicting(entry), entry.rank, id, bytes));
                 }
                 _ => {}
             }
         }
-        candidates.sort_by_key(|&(worth, rank, id, _)| (worth, rank, id));
+        candidates.sort_by(|one, other| other.0.total_cmp(&one.0).then((one.1, one.2).cmp(&(other.1, other.2))));
         let mut left = short.clone();
         let mut chosen: Vec<(ResidencyId, Amounts)> = Vec::new();
         for (_, _, id, bytes) in candidates {
@@ -173,13 +173,11 @@ impl LedgerState {
         }
     }
 
-    /// Bytes × idle time / cost of loading it again.
-    fn worth_evicting(&self, entry: &Entry) -> u128 {
+    /// Bytes × idle time / cost of loading it again. Rounded, but the same for the same numbers, everywhere.
+    fn worth_evicting(&self, entry: &Entry) -> f64 {
         let bytes = entry.owner.map_or(0, |owner| self.owners[owner.0].holding(entry.declared.class.into()));
         // Nanoseconds, and one more: of those that were used just now, the largest goes first.
-        let idle = u128::from(self.residencies.now.saturating_sub(entry.used)) + 1;
-        // Scaled, so that small numbers do not all round to nothing.
-        let product = u128::from(bytes).saturating_mul(idle).saturating_mul(1 << 10);
-        product / u128::from(entry.declared.rebuild.max(1))
+        let idle = self.residencies.now.saturating_sub(entry.used).saturating_add(1);
+        bytes as f64 * idle as f64 / entry.declared.rebuild.max(1) as f64
     }
 }

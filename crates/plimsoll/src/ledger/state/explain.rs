@@ -1,14 +1,16 @@
 //! What the ledger says about itself: places, shortages, the snapshot.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::accounts::{AccountId, Component, Kind};
 use super::amounts::{Amounts, ComponentId};
 use super::owner::OwnerId;
+use super::residency::{Entry, Loader, Readiness, Residence, ResidencyId};
 use super::{LedgerState, Resource};
 use crate::Bytes;
 use crate::ledger::error::{Holder, Place, Reason, Shortage};
-use crate::ledger::snapshot::{ClassUsage, Holding, SlotsUsage, Snapshot, SpaceUsage, Waiter};
+use crate::ledger::snapshot::{ClassUsage, Holding, ResidencyUsage, SlotsUsage, Snapshot, SpaceUsage, Waiter};
 
 /// How many holders an explanation names.
 const HOLDERS: usize = 3;
@@ -35,14 +37,56 @@ impl LedgerState {
         self.owners[id.0].name.clone()
     }
 
+    /// The same, if it still waits.
+    pub fn shortage_while_it_waits(&mut self, id: OwnerId) -> Option<Shortage> {
+        self.owners[id.0].waiting.is_some().then(|| self.shortage(id))
+    }
+
     /// Why the waiting request of `id` is not served.
     pub fn shortage(&mut self, id: OwnerId) -> Shortage {
-        let more = self.more_of(id);
+        if let Some(reason) = self.waits_for_residency(id) {
+            return Shortage { who: self.owners[id.0].name.clone(), reason };
+        }
+        let more = match self.readiness(id) {
+            Readiness::MustLoad => self.amounts_to_load(id),
+            Readiness::Ready | Readiness::NotYet => self.more_of(id),
+        };
         let mut shortage = self.shortage_of(id, &more);
         if shortage.reason == Reason::Unsafe && !self.owners[id.0].goes_with_growth() && self.may_pass(id).is_none() {
             shortage.reason = Reason::Order;
         }
         shortage
+    }
+
+    /// What a job waits for that is not bytes: a residency that is being loaded, or that has not gone yet.
+    fn waits_for_residency(&self, id: OwnerId) -> Option<Reason> {
+        let entries = self.owners[id.0].needs.iter().map(|need| self.residencies.entry(*need));
+        let is_on_its_way = |entry: &&Entry| matches!(entry.residence, Residence::Loading(_) | Residence::Evicting);
+        let entry = entries.into_iter().find(is_on_its_way)?;
+        let loader = match entry.residence {
+            Residence::Loading(Loader::Called(job) | Loader::Busy(Some(job))) => Some(self.owners[job.0].name.clone()),
+            _ => None,
+        };
+        Some(Reason::Loading { residency: entry.declared.name.clone(), loader })
+    }
+
+    fn residencies_usage(&self) -> Vec<ResidencyUsage> {
+        let usage = |(index, entry): (usize, &Entry)| {
+            let view = self.residency(ResidencyId(index)).expect("it exists");
+            ResidencyUsage {
+                name: entry.declared.name.clone(),
+                class: entry.declared.class,
+                bytes: entry.declared.bytes,
+                held: view.held,
+                stand: view.stand,
+                pins: view.pins,
+                used_at: entry.used,
+                rebuild: Duration::from_nanos(entry.declared.rebuild),
+                loads: entry.loads,
+                evictions: entry.evictions,
+            }
+        };
+        self.residencies.entries.iter().map(usage).collect()
     }
 
     pub(super) fn shortage_of(&self, id: OwnerId, more: &Amounts) -> Shortage {
@@ -142,6 +186,7 @@ impl LedgerState {
                 held,
             });
         }
+        snapshot.residencies = self.residencies_usage();
         snapshot
     }
 }

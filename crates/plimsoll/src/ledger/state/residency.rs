@@ -271,6 +271,11 @@ impl LedgerState {
         Some(ResidencyView { stand, pins: entry.pins, held: Bytes(held), rank })
     }
 
+    /// Whether there is something to be done about residencies.
+    pub fn has_orders(&self) -> bool {
+        !self.residencies.orders.is_empty()
+    }
+
     /// Takes what is to be done about residencies since the last call.
     pub fn drain_orders(&mut self) -> impl Iterator<Item = Order> + '_ {
         self.residencies.orders.drain(..)

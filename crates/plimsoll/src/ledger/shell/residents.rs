@@ -1,0 +1,95 @@
+//! The shell's part in residencies: where the values are, who is told to load, and how what is evicted is dropped.
+//!
+//! Values are put into the table and taken out of it under the ledger's lock, and dropped outside of it: by whoever's event
+//! ordered the eviction, after all others were told of what that event brought them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc as StdArc;
+
+use super::{Inner, NO_SEAT, Shell, Signal};
+use crate::ledger::residency::{Kept, Value};
+use crate::ledger::state::{Order, OwnerId, ResidencyId};
+use crate::sync;
+
+/// The values that are loaded, by the residency's index.
+#[derive(Debug, Default)]
+pub(super) struct Residents(Vec<Option<Value>>);
+
+/// Values that are to be dropped outside of the lock.
+#[must_use]
+pub(super) struct Leaving(Vec<Value>);
+
+impl Inner {
+    /// The value of a residency, if it is loaded.
+    pub(in crate::ledger) fn value(&self, id: ResidencyId) -> Option<Value> {
+        sync::lock(&self.shell).residents.0.get(id.index())?.clone()
+    }
+
+    /// A load is done. The value comes back if nobody wants it any more.
+    pub(in crate::ledger) fn fill<T: Send + Sync + 'static>(
+        &self,
+        id: ResidencyId,
+        kept: Kept<T>,
+    ) -> Result<(), Kept<T>> {
+        let kept = StdArc::new(kept);
+        let mut shell = sync::lock(&self.shell);
+        let now = self.now();
+        shell.state.advance(now);
+        let wanted = shell.apply(|state, out| state.loaded(id, out));
+        if wanted {
+            shell.residents.put(id, kept.clone());
+        }
+        self.deliver(shell);
+        if wanted {
+            return Ok(());
+        }
+        Err(StdArc::into_inner(kept).expect("nobody else has seen it"))
+    }
+
+    /// The residency that falls to a job to be loaded.
+    pub(in crate::ledger) fn next_load(&self, job: OwnerId) -> Option<ResidencyId> {
+        sync::lock(&self.shell).state.next_load(job)
+    }
+}
+
+impl Shell {
+    /// Carries out what the last event ordered: values leave the table, and who is to load is told with the others.
+    pub(super) fn carry_out_orders(&mut self, signals: &mut Vec<Signal>) -> Leaving {
+        let mut leaving = Leaving(Vec::new());
+        if !self.state.has_orders() {
+            return leaving;
+        }
+        for order in self.state.drain_orders() {
+            match order {
+                Order::Evict(id) => leaving.0.extend(self.residents.0.get_mut(id.index()).and_then(Option::take)),
+                Order::Load(job, _) => {
+                    // Who has no seat asks for it just now, or will.
+                    let seat = self.seat_of.get(job.index()).filter(|seat| **seat != NO_SEAT);
+                    if let Some(seat) = seat {
+                        signals.push(std::mem::replace(&mut self.seats[*seat].signal, Signal::Nobody));
+                    }
+                }
+            }
+        }
+        leaving
+    }
+}
+
+impl Residents {
+    fn put(&mut self, id: ResidencyId, value: Value) {
+        if self.0.len() <= id.index() {
+            self.0.resize(id.index() + 1, None);
+        }
+        self.0[id.index()] = Some(value);
+    }
+}
+
+impl Leaving {
+    /// Drops them. A destructor that panics is the value's own affair: its bytes come back all the same, and whoever's
+    /// event it was goes on.
+    pub(super) fn leave(self) {
+        for value in self.0 {
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
+        }
+    }
+}
