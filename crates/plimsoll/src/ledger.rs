@@ -53,7 +53,7 @@ pub use self::residency::{AnyLoad, GetError, Got, Load, Need, Pin, Residency, Un
 use self::shell::Inner;
 use self::snapshot::Snapshot;
 pub use self::stall::Stall;
-use self::state::AccountId;
+use self::state::{AccountId, Kind};
 use crate::observe::Observer;
 use crate::sync::Arc;
 use crate::{Budget, Bytes, Class, Slots, Space};
@@ -157,6 +157,21 @@ impl Ledger {
     /// If the space is not a device's, or the budget does not name it.
     pub fn retire(&self, space: Space) -> Result<Bytes, RetireError> {
         self.inner.event(|state, out| state.retire(space, out))
+    }
+
+    /// Adds a kind of slots to this child, which nobody has asked for yet.
+    pub(crate) fn open_slots(&self, slots: Slots, count: u64) {
+        self.inner.read(|state| state.open_slots(self.account, slots, count));
+    }
+
+    /// The most that jobs can ever hold of a space at once, as far as is known now; `None` where there is no limit.
+    pub(crate) fn room(&self, space: Space) -> Option<Bytes> {
+        self.inner.read(|state| state.room(self.account, Kind::Space(space))).map(Bytes)
+    }
+
+    /// The most slots of a kind that jobs can ever hold at once; `None` where there is no limit.
+    pub(crate) fn slots_limit(&self, slots: Slots) -> Option<u64> {
+        self.inner.read(|state| state.room(self.account, Kind::Slots(slots)))
     }
 
     /// Refuses everything that is not in flight, now and from now on. Jobs in flight go on to their end.

@@ -56,6 +56,7 @@ mod drift;
 mod error;
 mod line;
 mod options;
+mod paced;
 pub mod pacing;
 mod retry;
 mod run_all;
@@ -73,6 +74,8 @@ pub(crate) use cx::Stop;
 pub use drift::{Drift, Learning, WINDOW};
 pub use error::{JobError, Rejected, Rejection};
 pub use options::{JobOptions, Known, URGENT};
+pub use paced::{PaceReport, RopeReport};
+pub use pacing::Pacing;
 pub use retry::{Failure, Retry};
 pub use run_all::RunAll;
 pub use stage::{Carrier, Errand};
@@ -177,6 +180,12 @@ where
         self.certificate.as_ref()
     }
 
+    /// What sets the pace at present, and how many jobs it lets be where. `None` until the first job shows where bytes
+    /// multiply, and where nothing is paced.
+    pub fn pace(&self) -> Option<PaceReport> {
+        self.line.paced.report()
+    }
+
     /// How many jobs have missed their [deadline](JobOptions::deadline) so far.
     pub fn deadlines_missed(&self) -> u64 {
         self.line.deadlines_missed.load(std::sync::atomic::Ordering::Relaxed)
@@ -216,8 +225,10 @@ where
         if let Err(reason) = builder::same_stages(&profile, &self.line.stages) {
             return Err((input, reason));
         }
+        let class = self.line.paced.classify(&self.line.ledger, &profile);
         let take_on = |profile: &Profile| {
-            let spec = JobSpec { name: options.name.clone(), ..JobSpec::new("", self.line.ties.with(profile)) };
+            let tied = self.line.paced.tie(self.line.ties.with(profile));
+            let spec = JobSpec { name: options.name.clone(), ..JobSpec::new("", tied) };
             self.line.ledger.submit(spec.priority(options.priority))
         };
         // What was learned never makes a job impossible that would fit as it was declared.
@@ -226,7 +237,7 @@ where
             Ok(job) => job,
             Err(reason) => return Err((input, reason.into())),
         };
-        let trip = Trip::new(&self.line, job, profile, options, Box::new(input), delivery);
+        let trip = Trip::new(&self.line, job, profile, class, options, Box::new(input), delivery);
         if !self.line.enlist(&trip) {
             let input = trip.unpack().downcast::<In>().expect("packed above");
             return Err((*input, Rejection::Closed));

@@ -119,6 +119,15 @@ impl Profile {
         Profile { stages: Arc::new(self.stages.iter().enumerate().map(with).collect()) }
     }
 
+    /// The profile with other demands, peak and keep.
+    pub(crate) fn with(&self, of: impl Fn(usize, &StageProfile) -> (Demand, Demand)) -> Profile {
+        let with = |(index, stage): (usize, &StageProfile)| {
+            let (peak, keep) = of(index, stage);
+            StageProfile { peak, keep, ..stage.clone() }
+        };
+        Profile { stages: Arc::new(self.stages.iter().enumerate().map(with).collect()) }
+    }
+
     /// The stages in order.
     pub fn stages(&self) -> &[StageProfile] {
         &self.stages

@@ -607,7 +607,10 @@ impl LedgerState {
     /// Ends an owner: nothing more is expected of it, and what it still holds is retained.
     fn finish(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
         let owner = &mut self.owners[id.0];
-        if owner.held.iter().any(|(component, held)| held > owner.leaves.of(component)) {
+        // Slots that it holds to its end come back with it, below.
+        let is_bytes = |at| matches!(self.accounts.component(at).kind, Kind::Space(_));
+        let beyond = |(at, held): (ComponentId, u64)| held > owner.leaves.of(at) && is_bytes(at);
+        if owner.held.iter().any(beyond) {
             self.outlived += 1;
         }
         let was_in_flight = owner.in_flight();

@@ -9,6 +9,8 @@ use super::cx::StageCx;
 use super::drift::{Drifts, Learning};
 use super::error::Rejection;
 use super::line::{CloneFn, FailuresFn, Line};
+use super::paced::Paced;
+use super::pacing::Pacing;
 use super::retry::{Failure, Retry};
 use super::stage::{Carrier, Place, RunFn, Stage};
 use super::stats::{Event, Observer};
@@ -29,6 +31,7 @@ pub struct Builder<In, Out, E> {
     largest: Option<Profile>,
     observer: Option<Observer>,
     remember: usize,
+    pacing: Pacing,
     learning: Learning,
     failures: FailuresFn<E>,
     clone_input: Option<CloneFn>,
@@ -45,6 +48,8 @@ impl<In, E: 'static> Builder<In, In, E> {
             largest: None,
             observer: None,
             remember: 4096,
+            // Models are of what they say: a pacer of their own would multiply their states.
+            pacing: if cfg!(plimsoll_loom) { Pacing::Unpaced } else { Pacing::Auto },
             learning: Learning::default(),
             failures: Box::new(|_| Failure::Transient),
             clone_input: None,
@@ -172,10 +177,34 @@ where
     fn then<Next>(mut self, stage: Stage<E>) -> Builder<In, Next, E> {
         self.stages.push(stage);
         let Self {
-            ledger, pool, profile, largest, observer, remember, learning, failures, clone_input, stages, ..
+            ledger,
+            pool,
+            profile,
+            largest,
+            observer,
+            remember,
+            pacing,
+            learning,
+            failures,
+            clone_input,
+            stages,
+            ..
         } = self;
         let out = PhantomData;
-        Builder { ledger, pool, profile, largest, observer, remember, learning, failures, clone_input, stages, out }
+        Builder {
+            ledger,
+            pool,
+            profile,
+            largest,
+            observer,
+            remember,
+            pacing,
+            learning,
+            failures,
+            clone_input,
+            stages,
+            out,
+        }
     }
 
     /// Lets at most `jobs` be in the stage just added at once, whatever else there is room for; at least 1.
@@ -186,6 +215,12 @@ where
     pub fn at_most(mut self, jobs: usize) -> Self {
         let stage = self.stages.last_mut().expect("`at_most` is said of the stage before it: add one first");
         stage.at_most = Some(jobs.max(1) as u64);
+        self
+    }
+
+    /// How many jobs may be under way, apart from what fits; [`Pacing::Auto`] otherwise, which finds out while running.
+    pub fn pacing(mut self, pacing: Pacing) -> Self {
+        self.pacing = pacing;
         self
     }
 
@@ -249,7 +284,18 @@ where
     /// If there are no stages.
     pub fn build(self) -> Result<Pipeline<In, Out, E>, Rejection> {
         let Self {
-            ledger, pool, profile, largest, observer, remember, learning, failures, clone_input, stages, ..
+            ledger,
+            pool,
+            profile,
+            largest,
+            observer,
+            remember,
+            pacing,
+            learning,
+            failures,
+            clone_input,
+            stages,
+            ..
         } = self;
         assert!(!stages.is_empty(), "a pipeline has at least one stage");
         let mut ties = Ties::default();
@@ -258,16 +304,18 @@ where
                 ties.add(stage.name, count, index, index);
             }
         }
-        let ledger = ties.ledger(&ledger);
+        let ledger = ties.ledger(&ledger, pacing != Pacing::Unpaced);
+        let paced = Paced::new(pacing, pool.threads(), &stages);
         let certify = |profile: Profile| {
             same_stages(&profile, &stages)?;
+            paced.classify(&ledger, &profile);
             let profile = ties.with(&profile);
             // Nothing is asked for: a job that never enters a stage only shows whether it would be taken on.
             drop(ledger.submit(JobSpec::new("the largest job", profile.clone()))?);
             Ok::<_, Rejection>(Certificate::new(&profile, &ledger.snapshot()))
         };
         let certificate = largest.map(certify).transpose()?;
-        let line = Line::new(stages, ledger, ties, pool.remote(), observer, remember);
+        let line = Line::new(stages, ledger, ties, paced, pool.remote(), observer, remember);
         let line = Arc::new(Line { failures, clone_input, drifts: Drifts::new(learning), ..line });
         let tenant: Weak<dyn Tenant> = Arc::downgrade(&(line.clone() as Arc<dyn Tenant>));
         if !line.remote.move_in(tenant) {

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use super::clock::Clock;
 use super::drift::{Drifts, Learning};
 use super::options::Ids;
+use super::paced::Paced;
 use super::retry::Failure;
 use super::stage::Stage;
 use super::stats::{Event, Observer};
@@ -28,6 +29,7 @@ pub(super) struct Line<E> {
     pub(super) stages: Vec<Stage<E>>,
     pub(super) ledger: Ledger,
     pub(super) ties: Ties,
+    pub(super) paced: Paced,
     pub(super) remote: Remote,
     pub(super) failures: FailuresFn<E>,
     pub(super) clone_input: Option<CloneFn>,
@@ -52,6 +54,7 @@ impl<E: Send + 'static> Line<E> {
         stages: Vec<Stage<E>>,
         ledger: Ledger,
         ties: Ties,
+        paced: Paced,
         remote: Remote,
         observer: Option<Observer>,
         remember: usize,
@@ -61,6 +64,7 @@ impl<E: Send + 'static> Line<E> {
             stages,
             ledger,
             ties,
+            paced,
             remote,
             failures: Box::new(|_| Failure::Fatal),
             clone_input: None,

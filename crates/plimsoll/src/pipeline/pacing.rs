@@ -171,9 +171,7 @@ impl Pacer {
             let ropes = self.ropes.iter().enumerate().filter(|(_, rope)| held(rope));
             ropes.fold(demand.clone(), |demand, (at, _)| demand.slots(self.slots(at), 1))
         };
-        profile.stages().iter().enumerate().fold(Profile::new(), |all, (at, stage)| {
-            all.stage(stage.name, tied(at, &stage.peak, false), tied(at, &stage.keep, true))
-        })
+        profile.with(|at, stage| (tied(at, &stage.peak, false), tied(at, &stage.keep, true)))
     }
 
     /// How many tokens each rope has: at least one.

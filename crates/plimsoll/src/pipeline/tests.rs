@@ -224,6 +224,8 @@ fn gated_pipeline(
         drop(buffer);
         Ok(())
     })
+    // The bounds under test are those of memory and of permits.
+    .pacing(Pacing::Unpaced)
     .build()
     .expect("a pipeline")
 }

@@ -27,9 +27,9 @@ impl Ties {
         slots
     }
 
-    /// The ledger that jobs are taken on in: the given one where nothing is tied.
-    pub(super) fn ledger(&self, ledger: &Ledger) -> Ledger {
-        if self.0.is_empty() {
+    /// The ledger that jobs are taken on in: the given one where nothing will be tied.
+    pub(super) fn ledger(&self, ledger: &Ledger, paced: bool) -> Ledger {
+        if self.0.is_empty() && !paced {
             return ledger.clone();
         }
         ledger.child("pipeline", &self.0.iter().fold(Budget::new(), |budget, tie| budget.slots(tie.slots, tie.count)))
@@ -37,8 +37,7 @@ impl Ties {
 
     /// The profile with what the ties need on top.
     pub(super) fn with(&self, profile: &Profile) -> Profile {
-        let mut tied = Profile::new();
-        for (index, stage) in profile.stages().iter().enumerate() {
+        profile.with(|index, stage| {
             let (mut peak, mut keep) = (stage.peak.clone(), stage.keep.clone());
             for tie in &self.0 {
                 if (tie.from..=tie.to).contains(&index) {
@@ -48,9 +47,8 @@ impl Ties {
                     keep = keep.slots(tie.slots, 1);
                 }
             }
-            tied = tied.stage(stage.name, peak, keep);
-        }
-        tied
+            (peak, keep)
+        })
     }
 }
 

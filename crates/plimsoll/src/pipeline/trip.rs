@@ -24,6 +24,8 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+// Statistics are part of no protocol: the standard library's atomics also under loom.
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
@@ -31,6 +33,7 @@ use super::cx::{Reason, Stop};
 use super::error::JobError;
 use super::line::Line;
 use super::options::JobOptions;
+use super::pacing::WorkClass;
 use super::retry::Tries;
 use super::stage::{Carrier, Errand, Place, Work};
 use super::stats::Event;
@@ -69,6 +72,9 @@ pub(super) struct Trip<E> {
     urgency: Urgency,
     /// What its stages need, before any correction.
     declared: Profile,
+    class: Option<WorkClass>,
+    /// When the ledger last woke it, in nanoseconds after the pipeline was built: with the grant that it waited for.
+    woken: AtomicU64,
     /// The input, kept for another start.
     spare: Mutex<Option<Value>>,
     /// The stage that is next or running: where the trip belongs.
@@ -137,6 +143,7 @@ impl<E: Send + 'static> Trip<E> {
         line: &Arc<Line<E>>,
         job: Job,
         declared: Profile,
+        class: Option<WorkClass>,
         options: JobOptions,
         value: Value,
         delivery: Box<dyn Delivery<E>>,
@@ -151,6 +158,8 @@ impl<E: Send + 'static> Trip<E> {
             stop: Arc::new(Stop::new()),
             urgency: Urgency::new(options),
             declared,
+            class,
+            woken: AtomicU64::new(0),
             spare: Mutex::new(spare),
             stage: AtomicUsize::new(0),
             state: Mutex::new(State::Between(Box::new(Luggage { cargo: Cargo::Waiting(value), papers }))),
@@ -428,6 +437,7 @@ impl<E: Send + 'static> Trip<E> {
 
 impl<E: Send + 'static> Wake for Trip<E> {
     fn wake(self: Arc<Self>) {
+        self.woken.store(self.line.paced.nanos(), Ordering::Relaxed);
         // Relaxed: as in `send_on`.
         match &self.line.stages[self.stage.load(Ordering::Relaxed)].place {
             // Which of its threads the stage belongs on is known when the grant is taken; that is done here and now.

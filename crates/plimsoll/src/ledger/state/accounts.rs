@@ -233,6 +233,30 @@ impl Accounts {
         Ok(charged)
     }
 
+    /// Adds a kind of slots to an account, if it is not there already.
+    pub(super) fn open_slots(&mut self, account: AccountId, slots: Slots, count: u64) {
+        let kind = Kind::Slots(slots);
+        if self.own(account, kind).is_some() {
+            return;
+        }
+        let component = self.add_component(account, kind, count);
+        if let Some(urgent) = self.urgent(account) {
+            // As for everything of which no part is set aside.
+            self.accounts[urgent.0 as usize].own.push((kind, component));
+        }
+    }
+
+    /// The least that is attainable on the way from an account to the root; `None` where there is no limit.
+    pub(super) fn attainable(&self, account: AccountId, kind: Kind) -> Option<u64> {
+        let mut at = Some(account);
+        let path = std::iter::from_fn(|| {
+            let account = at?;
+            at = self.accounts[account.0 as usize].parent;
+            Some(self.own(account, kind).map(|component| self.component(component).attainable()))
+        });
+        path.flatten().min().filter(|least| *least != u64::MAX)
+    }
+
     /// Adds an amount of a resource to a vector, at each component that it is charged to.
     pub(super) fn add(
         &mut self,

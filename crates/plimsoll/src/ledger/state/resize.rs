@@ -40,6 +40,16 @@ impl LedgerState {
         Ok(())
     }
 
+    /// Adds a kind of slots to an account. Nobody has asked for any yet.
+    pub fn open_slots(&mut self, account: AccountId, slots: Slots, count: u64) {
+        self.accounts.open_slots(account, slots, count);
+    }
+
+    /// The most that jobs of an account can ever hold at once, as far as is known now; `None` where there is no limit.
+    pub fn room(&self, account: AccountId, kind: Kind) -> Option<u64> {
+        self.accounts.attainable(account, kind)
+    }
+
     fn set_target(&mut self, account: AccountId, kind: Kind, limit: u64) -> Result<(), ResizeError> {
         let unnamed = || ResizeError::Unbudgeted(self.own_place(account, kind));
         let component = self.accounts.own(account, kind).ok_or_else(unnamed)?;

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Cargo, Driver, Luggage, Papers, Trip, Value, discard};
 use crate::ledger::Grant;
@@ -149,6 +149,7 @@ impl<E: Send + 'static> Trip<E> {
                 discard(input);
                 drop(grant);
                 ended();
+                self.tell_the_pacer(&papers, started, ran);
                 return self.hand_over(value, papers);
             }
             Ok(Err(source)) => match self.again(source, input, grant, papers, ended) {
@@ -165,6 +166,15 @@ impl<E: Send + 'static> Trip<E> {
         };
         self.end(Err(error));
         None
+    }
+
+    /// How long a stage took that has ended well, and how long its grant was held before it began.
+    fn tell_the_pacer(&self, papers: &Papers, started: Instant, ran: Duration) {
+        let paced = &self.line.paced;
+        // Relaxed: written before the trip was handed over to whoever runs it.
+        let woken = paced.at(self.woken.load(Ordering::Relaxed)).unwrap_or(papers.since);
+        let granted = woken.max(papers.since);
+        paced.stage_ended(&self.line.ledger, self.class, papers.stage, ran, started.saturating_duration_since(granted));
     }
 
     /// To the next stage, or to the end.

@@ -1,0 +1,206 @@
+//! The pacer at work in a pipeline: what it is told, and how its ropes come into the ledger.
+//!
+//! 1. The first job (or the largest one, where that was declared) shows where bytes multiply. Ropes are tied there: kinds of
+//!    slots in the pipeline's own account, so that nobody else's jobs ever wait for them.
+//! 2. Each job's profile gets the tokens it needs on top, and is granted them together with everything else.
+//! 3. When a stage has ended well, the pacer is told how long it took. If that changes the number of tokens, the ledger is
+//!    told, by one thread at a time and with no lock of ours held: whoever is let in by it may run a user's waker.
+//!
+//! The pacer is never waited for and waits for nothing.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use super::pacing::{Layout, Pace, Pacer, Pacing, Rope, Site, Station, WorkClass};
+use super::stage::{Place, Stage};
+use crate::sync::{Mutex, lock};
+use crate::{Ledger, Profile, Resource, Slots, Space};
+
+pub(super) struct Paced {
+    pacing: Pacing,
+    threads: u64,
+    made: Instant,
+    /// Name, whether on the pool, and the stage's own limit.
+    stages: Vec<(&'static str, bool, Option<u64>)>,
+    state: Mutex<State>,
+}
+
+/// What sets a pipeline's pace, and what follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PaceReport {
+    /// The slowest station; `None` while times are not known.
+    pub drum: Option<&'static str>,
+    /// What was made of the times.
+    pub pace: Pace,
+    /// How many jobs may be where, the whole line first.
+    pub ropes: Vec<RopeReport>,
+}
+
+/// How many jobs may be between the beginning of one stage and the end of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RopeReport {
+    /// The stage that a job needs a token for.
+    pub first: &'static str,
+    /// The stage that returns it.
+    pub last: &'static str,
+    /// How many there are.
+    pub tokens: u64,
+}
+
+#[derive(Default)]
+struct State {
+    pacer: Option<Pacer>,
+    /// The tokens that the ledger has been told.
+    told: Vec<u64>,
+    /// Somebody is telling it.
+    telling: bool,
+}
+
+impl Paced {
+    pub(super) fn new<E>(pacing: Pacing, threads: usize, stages: &[Stage<E>]) -> Self {
+        let of = |stage: &Stage<E>| (stage.name, matches!(stage.place, Place::Worker(_)), stage.at_most);
+        Self {
+            pacing,
+            threads: threads as u64,
+            made: Instant::now(),
+            stages: stages.iter().map(of).collect(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Which class of work a job is. Ties the ropes if it is the first.
+    pub(super) fn classify(&self, ledger: &Ledger, profile: &Profile) -> Option<WorkClass> {
+        if self.pacing == Pacing::Unpaced {
+            return None;
+        }
+        let mut state = lock(&self.state);
+        if state.pacer.is_none() {
+            let pacer = Pacer::new(self.pacing, self.layout(ledger, profile), Rope::of(profile));
+            for (rope, &tokens) in pacer.tokens().iter().enumerate() {
+                ledger.open_slots(pacer.slots(rope), tokens);
+            }
+            state.told = pacer.tokens().to_vec();
+            state.pacer = Some(pacer);
+        }
+        let pacer = state.pacer.as_mut().expect("made above");
+        for space in spaces(profile) {
+            if let Some(room) = ledger.room(space) {
+                pacer.set_limit(space, room);
+            }
+        }
+        Some(pacer.classify(profile))
+    }
+
+    /// The profile with the tokens that its jobs need. The ropes are tied by then.
+    pub(super) fn tie(&self, profile: Profile) -> Profile {
+        match &lock(&self.state).pacer {
+            Some(pacer) if self.pacing != Pacing::Unpaced => pacer.tie(&profile),
+            _ => profile,
+        }
+    }
+
+    /// Nanoseconds since the pipeline was built.
+    pub(super) fn nanos(&self) -> u64 {
+        u64::try_from(self.made.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The moment so many nanoseconds after the pipeline was built.
+    pub(super) fn at(&self, nanos: u64) -> Option<Instant> {
+        self.made.checked_add(Duration::from_nanos(nanos))
+    }
+
+    /// A stage of a job has ended well.
+    pub(super) fn stage_ended(
+        &self,
+        ledger: &Ledger,
+        class: Option<WorkClass>,
+        stage: usize,
+        ran: Duration,
+        waited: Duration,
+    ) {
+        let Some(class) = class else { return };
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let mut state = lock(&self.state);
+        let Some(pacer) = &mut state.pacer else { return };
+        if !pacer.stage_ended(class, stage, nanos(ran), nanos(waited)) || state.telling {
+            return;
+        }
+        state.telling = true;
+        loop {
+            let State { pacer: Some(pacer), told, .. } = &mut *state else { unreachable!("it is there") };
+            let changed = |rope: &usize| pacer.tokens()[*rope] != told[*rope];
+            let Some(rope) = (0..told.len()).find(changed) else { break };
+            let (slots, tokens) = (pacer.slots(rope), pacer.tokens()[rope]);
+            told[rope] = tokens;
+            drop(state);
+            ledger.resize_slots(slots, tokens).expect("opened when the ropes were tied");
+            state = lock(&self.state);
+        }
+        state.telling = false;
+    }
+
+    pub(super) fn report(&self) -> Option<PaceReport> {
+        let state = lock(&self.state);
+        let pacer = state.pacer.as_ref()?;
+        let Layout { stations, stages } = pacer.layout();
+        let ropes = pacer.ropes().iter().zip(pacer.tokens()).map(|(rope, &tokens)| RopeReport {
+            first: stages[rope.first].stage,
+            last: stages[rope.last].stage,
+            tokens,
+        });
+        let pace = pacer.pace();
+        Some(PaceReport { drum: pace.drum.map(|drum| stations[drum].name), pace, ropes: ropes.collect() })
+    }
+
+    /// Which station serves which stage. Stages of the pool share its threads, unless a stage has a limit of its own below
+    /// that; elsewhere a stage is served by the slots that it asks for, and stages that ask for the same share them.
+    pub(super) fn layout(&self, ledger: &Ledger, profile: &Profile) -> Layout {
+        let mut stations: Vec<(Option<Slots>, Station)> = Vec::new();
+        let mut stages = Vec::new();
+        for (at, &(stage, on_pool, at_most)) in self.stages.iter().enumerate() {
+            let peak = &profile.stages()[at].peak;
+            let slots = peak.iter().filter_map(|(resource, amount)| match resource {
+                Resource::Slots(slots) => Some((slots, ledger.slots_limit(slots)? / amount)),
+                Resource::Class(_) => None,
+            });
+            let scarcest = slots.min_by_key(|entry| entry.1);
+            let own = Station { name: stage, servers: at_most };
+            let (key, station) = match (on_pool, scarcest) {
+                (_, Some((slots, servers)))
+                    if at_most.is_none_or(|most| servers <= most) && !(on_pool && servers >= self.threads) =>
+                {
+                    (Some(slots), Station { name: slots.name(), servers: Some(servers) })
+                }
+                (true, _) if at_most.is_none_or(|most| most >= self.threads) => {
+                    (Some(POOL), Station { name: POOL.name(), servers: Some(self.threads) })
+                }
+                _ => (None, own),
+            };
+            let known = stations.iter().position(|entry| key.is_some() && entry.0 == key);
+            let station = known.unwrap_or_else(|| {
+                stations.push((key, station));
+                stations.len() - 1
+            });
+            stages.push(Site { stage, station });
+        }
+        Layout { stations: stations.into_iter().map(|entry| entry.1).collect(), stages }
+    }
+}
+
+/// Stands for the threads of the pool among the keys of stations.
+const POOL: Slots = Slots::new("pool");
+
+/// The spaces that a profile names.
+fn spaces(profile: &Profile) -> impl Iterator<Item = Space> + '_ {
+    let demands = profile.stages().iter().map(|stage| &stage.peak);
+    demands.flat_map(|peak| peak.iter()).filter_map(|(resource, _)| match resource {
+        Resource::Class(class) => Some(class.space()),
+        Resource::Slots(_) => None,
+    })
+}
+
+impl fmt::Debug for Paced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Paced").field("pacing", &self.pacing).finish_non_exhaustive()
+    }
+}
