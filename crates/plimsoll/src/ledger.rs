@@ -25,6 +25,7 @@ mod load;
 mod must_not_compile;
 mod origin;
 mod outbox;
+mod reaper;
 mod reservation;
 mod reserve;
 mod residency;
@@ -47,6 +48,7 @@ pub use self::grant::{ExternalWait, Grant};
 pub use self::handle::{HandleError, HandleRecord, RawHandle, SPENT_KEPT};
 pub use self::job::{Enter, Job, JobSpec};
 pub use self::load::NextLoad;
+pub use self::reaper::{Reap, Reaper};
 pub use self::reservation::{NotMerged, NotMoved, Reservation};
 pub use self::reserve::Reserve;
 pub use self::residency::{AnyLoad, GetError, Got, Load, Need, Pin, Residency, Unwanted, Vacant};
@@ -174,6 +176,15 @@ impl Ledger {
         self.inner.read(|state| state.room(self.account, Kind::Slots(slots)))
     }
 
+    /// Frees large buffers on threads of its own, so that nobody waits for it. Their bytes stay charged until the memory is
+    /// gone; [`snapshot`](Ledger::snapshot) shows what waits, and [`quiesce`](Ledger::quiesce) waits for it.
+    ///
+    /// Before a process ends, [`quiesce`](Ledger::quiesce): what is still to be freed then is not dropped.
+    #[must_use]
+    pub fn reaper(&self) -> Reaper {
+        Reaper::new(self.inner.clone())
+    }
+
     /// Refuses everything that is not in flight, now and from now on. Jobs in flight go on to their end.
     pub fn close(&self) {
         self.inner.event(|state, out| state.close(out));
@@ -189,7 +200,8 @@ impl Ledger {
         self.inner.observe(observer);
     }
 
-    /// Blocks until no job is in flight or waiting, and nothing is held but by reservations declared as retained.
+    /// Blocks until no job is in flight or waiting, nothing is held but by reservations declared as retained, and the
+    /// [`reaper`](Ledger::reaper) has freed all that it was given.
     ///
     /// # Errors
     ///

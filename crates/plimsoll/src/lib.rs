@@ -21,7 +21,7 @@ pub use budget::Budget;
 pub use bytes::{Bytes, ParseBytesError};
 pub use class::{Class, Resource, Slots, Space};
 pub use demand::Demand;
-pub use ledger::{Charged, Grant, Job, JobSpec, Ledger, Reservation};
+pub use ledger::{Charged, Grant, Job, JobSpec, Ledger, Reaper, Reservation};
 pub use profile::{Parts, Profile, ProfileError, StageProfile};
 
 /// The example on the project's front page is compiled and run.

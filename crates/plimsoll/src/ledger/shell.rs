@@ -25,11 +25,12 @@ use super::error::Shortage;
 use super::handle::Handles;
 use super::origin::Origins;
 use super::outbox::Outbox;
+use super::reaper::{Corpse, Graves};
 use super::snapshot::Snapshot;
 use super::state::{Granted, LedgerState, Outcome, OwnerId, Refusal};
-use crate::Budget;
 use crate::observe::Observer;
 use crate::sync::{self, Arc, Condvar, Mutex, MutexGuard};
+use crate::{Budget, Bytes, Space};
 
 /// What all handles share.
 #[derive(Debug)]
@@ -54,6 +55,7 @@ struct Shell {
     origins: Origins,
     outbox: Outbox,
     residents: Residents,
+    graves: Graves,
 }
 
 const NO_SEAT: usize = usize::MAX;
@@ -122,6 +124,7 @@ impl Inner {
             origins: Origins::default(),
             outbox: Outbox::default(),
             residents: Residents::default(),
+            graves: Graves::default(),
         };
         Inner { shell: Mutex::new(shell), quiet: Condvar::new(), made: Instant::now(), handles: Handles::new() }
     }
@@ -146,6 +149,7 @@ impl Inner {
         let mut shell = sync::lock(&self.shell);
         let mut snapshot = shell.state.snapshot();
         shell.origins.complete(&mut snapshot, self.now());
+        shell.graves.complete(&mut snapshot);
         snapshot
     }
 
@@ -303,7 +307,7 @@ impl Inner {
         let mut shell = sync::lock(&self.shell);
         shell.waiting_for_quiet += 1;
         let quiet = loop {
-            if shell.state.is_quiet() {
+            if shell.is_quiet() {
                 break true;
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -316,9 +320,31 @@ impl Inner {
         quiet
     }
 
+    /// Takes a value over that is to be freed. `true` if the caller is to start a thread for its space.
+    #[must_use]
+    pub(super) fn reap(&self, space: Space, bytes: Bytes, value: Corpse) -> bool {
+        sync::lock(&self.shell).graves.take(space, bytes, value)
+    }
+
+    /// The next value to be freed; without any, the turn of the thread that asks is over.
+    pub(super) fn next_to_free(&self, space: Space, panicked: bool) -> Option<Corpse> {
+        let mut shell = sync::lock(&self.shell);
+        let next = shell.graves.next(space, panicked);
+        if next.is_none() {
+            if cfg!(plimsoll_mutant = "reaper-leaves-late") {
+                drop(shell);
+                shell = sync::lock(&self.shell);
+            }
+            shell.graves.leave(space);
+            // The ledger may be quiet now.
+            self.deliver(shell);
+        }
+        next
+    }
+
     /// Leaves the verdicts in their seats, unlocks, and tells whoever waits there.
     fn deliver(&self, mut shell: MutexGuard<'_, Shell>) {
-        let quiet = shell.waiting_for_quiet > 0 && shell.state.is_quiet();
+        let quiet = shell.waiting_for_quiet > 0 && shell.is_quiet();
         let mut signals = shell.seat_verdicts(|| self.now());
         let leaving = shell.carry_out_orders(&mut signals);
         let Shell { state, outbox, .. } = &mut *shell;
@@ -355,6 +381,10 @@ impl Inner {
 }
 
 impl Shell {
+    fn is_quiet(&self) -> bool {
+        self.state.is_quiet() && self.graves.is_empty()
+    }
+
     fn apply<R>(&mut self, f: impl FnOnce(&mut LedgerState, &mut Vec<Outcome>) -> R) -> R {
         f(&mut self.state, &mut self.outcomes)
     }

@@ -31,6 +31,12 @@ pub struct Snapshot {
     pub outlived: u64,
     /// How often a reservation was grown beyond what its owner had declared.
     pub overdrawn: u64,
+    /// What was handed to the [`Reaper`](super::Reaper) and is not gone yet, space by space. It is still charged.
+    pub reaping: Vec<Reaping>,
+    /// How many values the reaper has freed.
+    pub reaped: u64,
+    /// How many of them panicked.
+    pub reap_panics: u64,
     /// How often a stage was to be run again.
     pub retried: u64,
     /// How often a job began again.
@@ -113,6 +119,17 @@ pub struct SlotsUsage {
     pub peak: u64,
     /// How many were held when they were lost with their device. From then on there are none.
     pub retired: Option<u64>,
+}
+
+/// What waits to be freed in one space, or is just being freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reaping {
+    /// The space.
+    pub space: Space,
+    /// How many values.
+    pub count: usize,
+    /// Their bytes.
+    pub bytes: Bytes,
 }
 
 /// The bytes of one class.
