@@ -44,7 +44,7 @@
 //! });
 //! let staged = staged.wait()?;
 //! let sum = device.compute(job.enter(1).wait()?, |cx| {
-//!     let input = cx.adopt(staged).expect("it was staged in here");
+//!     let input = cx.adopt(staged)?;
 //!     let scratch = cx.allocate(SCRATCH, Bytes(4))?;
 //!     let mut host = [0; 4];
 //!     cx.copy_out(&input, 0, &mut host)?;
@@ -68,7 +68,7 @@ mod running;
 mod set;
 pub mod simulate;
 
-pub use buffer::{DeviceBuffer, Staged};
+pub use buffer::{DeviceBuffer, NotAdopted, Staged};
 pub use cx::{LaneCx, LeaseCx};
 pub use driver::{Driver, DriverError, DriverLane, Paid};
 pub use error::{DeviceError, Loss, StageError, StartError};

@@ -8,6 +8,8 @@ mod lanes;
 mod memory;
 #[path = "device/pipelines.rs"]
 mod pipelines;
+#[path = "device/several.rs"]
+mod several;
 #[path = "device/sharing.rs"]
 mod sharing;
 #[path = "device/support.rs"]

@@ -8,7 +8,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use thiserror::Error;
+
 use super::driver::Driver;
+use super::error::DeviceError;
+use super::lanes::Lanes;
 use crate::ledger::Charged;
 use crate::sync::{Arc, Mutex, lock};
 use crate::{Bytes, Class};
@@ -67,11 +71,13 @@ pub(super) struct Piece<D: Driver> {
     /// Taken only by those who consume the piece.
     held: Option<Held<D>>,
     users: Mutex<Vec<Yard<D>>>,
+    /// The device that it is on.
+    home: Arc<Lanes>,
 }
 
 impl<D: Driver> Piece<D> {
-    fn new(held: Held<D>, user: Yard<D>) -> Self {
-        Piece { held: Some(held), users: Mutex::new(vec![user]) }
+    fn new(held: Held<D>, user: Yard<D>, home: Arc<Lanes>) -> Self {
+        Piece { held: Some(held), users: Mutex::new(vec![user]), home }
     }
 
     fn held(&self) -> &Held<D> {
@@ -82,6 +88,8 @@ impl<D: Driver> Piece<D> {
     fn used_by(&self, user: &Yard<D>) {
         let mut users = lock(&self.users);
         users.retain(|other| other.is_open() && !other.is(user));
+        #[cfg(plimsoll_mutant = "one-user-of-shared-memory")]
+        users.clear();
         users.push(user.clone());
     }
 
@@ -106,7 +114,8 @@ impl<D: Driver> Drop for Piece<D> {
         let mut users = std::mem::take(&mut *lock(&self.users));
         let mut held = Some(held);
         while let Some(yard) = users.pop() {
-            let piece = Piece { held: held.take(), users: Mutex::new(std::mem::take(&mut users)) };
+            let users_left = Mutex::new(std::mem::take(&mut users));
+            let piece = Piece { held: held.take(), users: users_left, home: self.home.clone() };
             let Some(mut back) = yard.put(piece) else { return };
             held = back.held.take();
             users = std::mem::take(&mut *lock(&back.users));
@@ -129,8 +138,8 @@ pub struct DeviceBuffer<'lease, D: Driver> {
 }
 
 impl<D: Driver> DeviceBuffer<'_, D> {
-    pub(super) fn new(held: Held<D>, yard: Yard<D>) -> Self {
-        DeviceBuffer { piece: Piece::new(held, yard), lease: PhantomData }
+    pub(super) fn new(held: Held<D>, yard: Yard<D>, home: Arc<Lanes>) -> Self {
+        DeviceBuffer { piece: Piece::new(held, yard, home), lease: PhantomData }
     }
 
     /// The memory, to hand to the driver's own calls.
@@ -173,19 +182,61 @@ impl<D: Driver> Staged<D> {
         self.piece.held().class()
     }
 
-    /// The memory, for a stage that will have synchronised before its yard closes.
-    pub(super) fn lend(&self, yard: &Yard<D>) -> &D::Memory {
-        self.piece.used_by(yard);
-        self.piece.held().buffer()
+    /// The device that it is on.
+    pub fn device(&self) -> u16 {
+        self.piece.home.number
     }
 
-    /// The same memory, in the hands of a stage; itself, where another stage may still be at it.
-    pub(super) fn into_buffer<'lease>(mut self, yard: Yard<D>) -> Result<DeviceBuffer<'lease, D>, Self> {
+    /// Why a stage of this device cannot have it, if so.
+    fn refusal_by(&self, here: &Arc<Lanes>) -> Option<DeviceError> {
+        let home = &self.piece.home;
+        match home.loss() {
+            Some(loss) => Some(DeviceError::Lost(loss)),
+            None if Arc::ptr_eq(home, here) => None,
+            None => Some(DeviceError::Elsewhere { class: self.class(), lies_on: home.number, device: here.number }),
+        }
+    }
+
+    /// The memory, for a stage that will have synchronised before its yard closes.
+    pub(super) fn lend(&self, yard: &Yard<D>, here: &Arc<Lanes>) -> Result<&D::Memory, DeviceError> {
+        if let Some(refusal) = self.refusal_by(here) {
+            return Err(refusal);
+        }
+        self.piece.used_by(yard);
+        Ok(self.piece.held().buffer())
+    }
+
+    /// The same memory, in the hands of a stage.
+    pub(super) fn into_buffer<'lease>(
+        mut self,
+        yard: Yard<D>,
+        here: &Arc<Lanes>,
+    ) -> Result<DeviceBuffer<'lease, D>, NotAdopted<D>> {
+        if let Some(error) = self.refusal_by(here) {
+            return Err(NotAdopted { error, staged: self });
+        }
         if !self.piece.is_used_by_none_but(&yard) {
-            return Err(self);
+            let error = DeviceError::InUse { class: self.class(), device: self.device() };
+            return Err(NotAdopted { error, staged: self });
         }
         let held = self.piece.held.take().expect("it is there until the piece is consumed");
-        Ok(DeviceBuffer::new(held, yard))
+        Ok(DeviceBuffer::new(held, yard, here.clone()))
+    }
+}
+
+/// Memory that a stage did not adopt.
+#[derive(Debug, Error)]
+#[error("{error}")]
+pub struct NotAdopted<D: Driver> {
+    /// Why.
+    pub error: DeviceError,
+    /// The memory.
+    pub staged: Staged<D>,
+}
+
+impl<D: Driver> From<NotAdopted<D>> for DeviceError {
+    fn from(refused: NotAdopted<D>) -> Self {
+        refused.error
     }
 }
 

@@ -14,19 +14,20 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::buffer::{DeviceBuffer, Piece, Staged, Yard};
+use super::buffer::{DeviceBuffer, NotAdopted, Piece, Staged, Yard};
 use super::driver::{Driver, DriverError, DriverLane, Paid};
 use super::error::{DeviceError, StageError};
 use super::lanes::{Lanes, Seat};
 use crate::ledger::{Charged, Grant, Reservation};
 use crate::pipeline::Stop;
+use crate::sync::Arc;
 use crate::{Bytes, Class, Slots, Space};
 
 /// What a stage on a lane sees: the device's memory and copies, and its own grant.
 ///
 /// `'lease` is the one call of the stage's closure; see [`DeviceBuffer`].
 pub struct LaneCx<'lease, D: Driver> {
-    lanes: &'lease Lanes,
+    lanes: &'lease Arc<Lanes>,
     lane: &'lease mut D::Lane,
     grant: &'lease mut Grant,
     yard: Yard<D>,
@@ -108,7 +109,7 @@ impl<'lease, D: Driver> LaneCx<'lease, D> {
         match memory {
             Ok(memory) => {
                 self.out_of_memory = None;
-                Ok(DeviceBuffer::new(Charged::new(memory, reservation), self.yard.clone()))
+                Ok(DeviceBuffer::new(Charged::new(memory, reservation), self.yard.clone(), self.lanes.clone()))
             }
             Err(error) => Err((error, reservation)),
         }
@@ -154,12 +155,10 @@ impl<'lease, D: Driver> LaneCx<'lease, D> {
     ///
     /// # Errors
     ///
-    /// With the memory, if it is another device's, or the stage that kept it has not ended yet.
-    pub fn adopt(&self, staged: Staged<D>) -> Result<DeviceBuffer<'lease, D>, Staged<D>> {
-        if staged.class().space() != Space::device(self.device()) {
-            return Err(staged);
-        }
-        staged.into_buffer(self.yard.clone())
+    /// With the memory: if its device was lost ([`DeviceError::Lost`], also where that is not this one: then the job begins
+    /// again), it is another device's, or another stage is still at it.
+    pub fn adopt(&self, staged: Staged<D>) -> Result<DeviceBuffer<'lease, D>, NotAdopted<D>> {
+        staged.into_buffer(self.yard.clone(), self.lanes)
     }
 
     /// Uses what an earlier stage kept and leaves it where it is: an input that is kept for another try, or a resident key
@@ -167,12 +166,9 @@ impl<'lease, D: Driver> LaneCx<'lease, D> {
     ///
     /// # Errors
     ///
-    /// If it is another device's.
+    /// If its device was lost, or is another one.
     pub fn lend<'a>(&self, staged: &'a Staged<D>) -> Result<&'a D::Memory, DeviceError> {
-        if staged.class().space() != Space::device(self.device()) {
-            return Err(DeviceError::OtherSpace { class: staged.class(), device: self.device() });
-        }
-        Ok(staged.lend(&self.yard))
+        staged.lend(&self.yard, self.lanes)
     }
 
     /// Waits until everything that was begun on this lane is done.
@@ -325,14 +321,15 @@ fn run<D: Driver, R, E>(
     let Seat { lanes, lane } = seat;
     let device = lanes.number;
     let refuse = |error| Ended { result: Err(StageError::Device(error)), left: Vec::new() };
-    if let Some(loss) = lanes.loss() {
-        return refuse(DeviceError::Lost(loss));
-    }
     for &(what, slots) in needed {
-        if grant.slots(slots(device)) == 0 {
+        if grant.slots(slots(device)) == 0 && lanes.loss().is_none() {
             let (job, stage) = (grant.job().to_owned(), grant.stage());
             return refuse(DeviceError::NotGranted { job, stage, what, device });
         }
+    }
+    // After that: a lost device's slots are nobody's, and its loss is known before they are.
+    if let Some(loss) = lanes.loss() {
+        return refuse(DeviceError::Lost(loss));
     }
     let yard = Yard::open();
     // Who was granted no lease gets to see the lane alone.

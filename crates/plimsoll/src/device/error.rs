@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use super::driver::DriverError;
 use crate::ledger::TakeError;
+use crate::pipeline::Failure;
 use crate::{Bytes, Class};
 
 /// Something that a stage asked of its device was not done.
@@ -32,6 +33,24 @@ pub enum DeviceError {
         /// The device that the stage runs on.
         device: u16,
     },
+    /// What an earlier stage kept lies on another device.
+    #[error("{class} lies on device {lies_on}, but the stage runs on device {device}; stage it in there")]
+    Elsewhere {
+        /// The class.
+        class: Class,
+        /// The device that it lies on.
+        lies_on: u16,
+        /// The device that the stage runs on.
+        device: u16,
+    },
+    /// What an earlier stage kept is used by a stage that has not ended.
+    #[error("{class} on device {device} is used by another stage; let it end, or have the memory lent")]
+    InUse {
+        /// The class.
+        class: Class,
+        /// The device.
+        device: u16,
+    },
     /// The job's grant does not name what the stage needs by its nature: its lane, or the lease.
     #[error(
         "job {job:?} was granted no {what} of device {device} for stage {stage}; declare it in that stage's peak, \
@@ -53,6 +72,28 @@ pub enum DeviceError {
         /// The device.
         device: u16,
     },
+}
+
+impl DeviceError {
+    /// Whether the device had less memory than the ledger was told: the stage may be tried again, or with a smaller plan.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, DeviceError::Driver { source: DriverError::OutOfMemory { .. }, .. })
+    }
+
+    /// Whether the device was given up: the job may begin again on another one.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, DeviceError::Lost(_))
+    }
+
+    /// What kind of failure it is, for [`Builder::failures`](crate::pipeline::Builder::failures). A lost device is a transient
+    /// one: a job that begins [from its start](crate::pipeline::Builder::from_start) finds another.
+    pub fn failure(&self) -> Failure {
+        match self {
+            DeviceError::Driver { source: DriverError::OutOfMemory { .. }, .. } => Failure::OutOfMemory,
+            DeviceError::Driver { .. } | DeviceError::Lost(_) => Failure::Transient,
+            _ => Failure::Fatal,
+        }
+    }
 }
 
 impl From<TakeError> for DeviceError {

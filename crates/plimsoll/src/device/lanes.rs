@@ -147,7 +147,8 @@ impl Lanes {
         drop(queue);
         self.bell.notify_all();
         // First the ledger, so that nothing is granted here any more, then those who were to be next.
-        let _ = self.ledger.resize(Space::device(self.number), crate::Bytes::ZERO);
+        // Refused only where the budget does not name the device; then nothing is held there.
+        let _ = self.ledger.retire(Space::device(self.number));
         for work in refused {
             work.refuse();
         }

@@ -32,6 +32,7 @@ pub struct Grant {
     choice: usize,
     /// The values of the residencies that the job needs.
     pins: Vec<(ResidencyId, Value)>,
+    lane: Option<u16>,
 }
 
 impl Grant {
@@ -43,7 +44,12 @@ impl Grant {
         granted: &Granted,
     ) -> Grant {
         let left: SmallVec<_> = bytes_of(granted).collect();
-        Grant { inner, id, job, stage, meter: Meter::new(&left), left, again: false, choice: 0, pins: Vec::new() }
+        let lane = granted.iter().find_map(|&(resource, _)| match resource {
+            Resource::Slots(slots) => slots.device().filter(|&device| slots == Slots::lane(device)),
+            Resource::Class(_) => None,
+        });
+        let (meter, pins) = (Meter::new(&left), Vec::new());
+        Grant { inner, id, job, stage, left, meter, again: false, choice: 0, pins, lane }
     }
 
     pub(super) fn with_choice(mut self, choice: usize) -> Grant {
@@ -81,14 +87,14 @@ impl Grant {
         self.stage
     }
 
-    /// How many slots of a kind the job holds in this stage.
+    /// How many slots of a kind the job holds in this stage; none that were lost with their device.
     pub fn slots(&self, slots: Slots) -> u64 {
         self.inner.read(|state| state.held_by(self.id, slots.into()))
     }
 
-    /// The device of which the job holds a lane in this stage.
+    /// The device of which the job was granted a lane for this stage; also when that device has been lost since.
     pub fn lane(&self) -> Option<u16> {
-        self.inner.read(|state| state.lane_of(self.id))
+        self.lane
     }
 
     /// How many bytes of a class are left to be taken.

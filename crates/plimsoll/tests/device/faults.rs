@@ -17,7 +17,7 @@ fn run_job(bench: &Bench) -> Result<u8, StageError<DeviceError>> {
         Err(error) => panic!("what is in flight is granted: {error}"),
     };
     let compute = bench.device.compute(grant, |cx| {
-        let Ok(inputs) = cx.adopt(staged) else { panic!("this device's") };
+        let inputs = cx.adopt(staged)?;
         let sum = cx.allocate(scratch(0), Bytes(10))?;
         let kernel = || sum.memory().write(|out| *out = vec![inputs.memory().read(|bytes| bytes.iter().sum::<u8>())]);
         cx.call(|lane| lane.kernel(MS, &[inputs.memory(), sum.memory()], kernel))?;

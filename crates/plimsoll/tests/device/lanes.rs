@@ -19,7 +19,7 @@ fn one_lane_stages_in_while_the_other_computes() {
     let compute = {
         let meet = meet.clone();
         bench.device.compute(first.enter(1).wait().unwrap(), move |cx| {
-            let inputs = cx.adopt(staged).expect("this device's");
+            let inputs = cx.adopt(staged)?;
             cx.call(|lane| lane.kernel(MS, &[inputs.memory()], || ()))?;
             // Both ends of the other's stage lie within this kernel.
             meet.wait();

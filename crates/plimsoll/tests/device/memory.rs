@@ -28,7 +28,7 @@ fn what_was_staged_in_is_there_for_the_kernel() {
     let mut job = submit(&bench.ledger, "job", two_stages(0, 30, 10));
     let staged = bench.stage_in(&mut job, 30).unwrap();
     let compute = bench.device.compute(job.enter(1).wait().unwrap(), |cx| {
-        let inputs = cx.adopt(staged).expect("this device's");
+        let inputs = cx.adopt(staged)?;
         let sum = cx.allocate(scratch(0), Bytes(1))?;
         let kernel = || {
             let total = inputs.memory().read(|bytes| bytes.iter().sum::<u8>());

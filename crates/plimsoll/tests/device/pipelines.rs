@@ -26,7 +26,7 @@ fn adder(ledger: &Ledger, pool: &Pool, devices: &DeviceSet<Simulated>) -> Pipeli
             Ok(cx.keep(buffer))
         })
         .compute_stage("compute", devices, |cx, staged| {
-            let inputs = cx.adopt(staged).expect("this device's");
+            let inputs = cx.adopt(staged)?;
             let sum = cx.allocate(scratch(0), Bytes(8))?;
             let kernel = || {
                 let total = inputs.memory().read(|bytes| bytes.iter().copied().map(u64::from).sum::<u64>());

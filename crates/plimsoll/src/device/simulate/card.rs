@@ -46,7 +46,7 @@ pub struct Stats {
     pub allocations: u64,
     /// Allocations that failed for lack of room, or were made to.
     pub out_of_memory: u64,
-    /// Frees of memory that an operation was using that nobody had waited for: none, ever.
+    /// Frees of memory that an operation was using that nobody had waited for, on a card that is well: none, ever.
     pub freed_in_use: u64,
     /// Lanes that are open now.
     pub open_lanes: u64,
@@ -76,6 +76,8 @@ struct State {
     stats: Stats,
     attempts: u64,
     lost: bool,
+    /// It has said that it is of no more use: nothing is under way on it.
+    dead: bool,
     /// When each engine is free again.
     free_at: [u64; 3],
     ops: Vec<Op>,
@@ -97,7 +99,9 @@ impl Card {
     }
 
     pub(super) fn lose(&self) {
-        lock(&self.state).lost = true;
+        let mut state = lock(&self.state);
+        (state.lost, state.dead) = (true, true);
+        drop(state);
         self.gone.notify_all();
     }
 
@@ -108,9 +112,11 @@ impl Card {
         state.stats.calls += 1;
         let call = state.stats.calls;
         if state.lost || faults.lost_at.is_some_and(|at| call >= at) {
+            state.dead = true;
             return Err(lost());
         }
         if faults.broken_at.is_some_and(|at| call >= at) {
+            state.dead = true;
             return Err(DriverError::Broken { message: format!("a fault at call {call} that sticks") });
         }
         if faults.refused_at == Some(call) {
@@ -146,7 +152,7 @@ impl Card {
 
     pub(super) fn free(&self, bytes: Bytes, used_by: &[usize]) {
         let mut state = lock(&self.state);
-        let in_use = used_by.iter().any(|op| state.under_way.contains(op));
+        let in_use = !state.dead && used_by.iter().any(|op| state.under_way.contains(op));
         let stats = &mut state.stats;
         stats.freed_in_use += u64::from(in_use);
         stats.allocated_bytes = stats.allocated_bytes.checked_sub(bytes).expect("freed what was allocated");

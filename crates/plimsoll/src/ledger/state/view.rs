@@ -4,7 +4,7 @@
 use super::LedgerState;
 use super::accounts::{AccountId, Kind};
 use super::owner::{Declared, OwnerId, Phase, Want};
-use crate::{Resource, Slots};
+use crate::Resource;
 
 /// One component of the vector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -107,14 +107,6 @@ impl LedgerState {
     pub fn held_by(&self, id: OwnerId, resource: Resource) -> u64 {
         let owner = &self.owners[id.0];
         owner.holdings.iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1)
-    }
-
-    /// The device of which an owner holds a lane.
-    pub fn lane_of(&self, id: OwnerId) -> Option<u16> {
-        self.owners[id.0].holdings.iter().find_map(|entry| match entry.0 {
-            Resource::Slots(slots) => slots.device().filter(|&device| slots == Slots::lane(device)),
-            Resource::Class(_) => None,
-        })
     }
 
     /// One owner; `None` once it has ended and returned everything.
