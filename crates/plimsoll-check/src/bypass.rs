@@ -13,10 +13,10 @@ use crate::state::State;
 
 /// Counts the grant to `passer`, if it is an admission. `grants` are all that were made at or after this moment.
 pub(crate) fn count(setup: &Setup<'_>, state: &mut State, passer: usize, grants: &[Outcome]) {
-    if state.actors[passer].at != At::Waiting(0) {
+    if state.actors[passer].at != At::Waiting(0) || setup.parent(passer).is_some() {
         return;
     }
-    let passed = passed_by(state, passer);
+    let passed = passed_by(setup, state, passer);
     if passed.is_empty() {
         return;
     }
@@ -31,10 +31,12 @@ pub(crate) fn count(setup: &Setup<'_>, state: &mut State, passer: usize, grants:
 }
 
 /// The waiting requests that an admission passes, exemptions aside.
-pub(crate) fn passed_by(state: &State, passer: usize) -> Vec<usize> {
+pub(crate) fn passed_by(setup: &Setup<'_>, state: &State, passer: usize) -> Vec<usize> {
     let arrived = state.actors[passer].arrived;
     let is_passed = |(waiter, actor): (usize, &crate::state::Actor)| match actor.at {
-        At::Waiting(0) => (waiter != passer && actor.arrived < arrived).then_some(waiter),
+        At::Waiting(0) if setup.parent(waiter).is_none() => {
+            (waiter != passer && actor.arrived < arrived).then_some(waiter)
+        }
         At::Waiting(_) => Some(waiter),
         _ => None,
     };
@@ -50,8 +52,8 @@ pub(crate) fn is_exempt(setup: &Setup<'_>, facts: &Facts, waiter: usize, passer:
 
 /// Whether an owner is served from nothing but the urgent reserve.
 fn is_wholly_urgent(setup: &Setup<'_>, owner: &OwnerFacts) -> bool {
-    let may = setup.plans[setup.world.actors[owner.actor]].1.is_some();
-    may && owner.claim.iter().zip(&setup.components).all(|(claim, component)| *claim == 0 || component.urgent)
+    owner.account != setup.home(owner.actor)
+        && owner.claim.iter().zip(&setup.components).all(|(claim, component)| *claim == 0 || component.urgent)
 }
 
 fn is_short_only_in_its_child(setup: &Setup<'_>, facts: &Facts, waiter: &OwnerFacts, passer: &OwnerFacts) -> bool {

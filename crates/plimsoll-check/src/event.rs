@@ -14,6 +14,8 @@ pub enum At {
     Between(usize),
     /// It failed and will be submitted again.
     Failed,
+    /// It was given up, and ends with the last of its parts that are in flight.
+    Ending,
     /// It has ended, and its results are still held.
     Results,
     /// It has ended and holds nothing; or it was refused.

@@ -14,6 +14,8 @@ pub(crate) struct OwnerFacts {
     pub(crate) actor: usize,
     pub(crate) account: AccountId,
     pub(crate) in_flight: bool,
+    /// The actor that it is a part of, while that one goes on.
+    pub(crate) parent: Option<usize>,
     pub(crate) held: Vector,
     pub(crate) claim: Vector,
     pub(crate) leaves: Vector,
@@ -32,6 +34,13 @@ pub(crate) struct Facts {
     pub(crate) owners: Vec<OwnerFacts>,
 }
 
+impl OwnerFacts {
+    /// Its requests are looked at with those of jobs in flight.
+    pub(crate) fn goes_with_growth(&self) -> bool {
+        self.in_flight || self.parent.is_some()
+    }
+}
+
 impl Facts {
     pub(crate) fn of(setup: &Setup<'_>, state: &State) -> Facts {
         let components = state.ledger.components();
@@ -45,13 +54,16 @@ impl Facts {
         let owner = |(actor, known): (usize, &crate::state::Actor)| {
             let view = state.ledger.owner(known.id?)?;
             let need = match known.at {
-                At::Waiting(stage) => Some(setup.vector(view.account, missing(setup, actor, stage, &view.holdings))),
+                At::Waiting(stage) => {
+                    Some(setup.vector(view.account, missing(setup, state, actor, stage, &view.holdings)))
+                }
                 _ => None,
             };
             Some(OwnerFacts {
                 actor,
                 account: view.account,
                 in_flight: matches!(view.stand, Stand::Running(_) | Stand::Between(_)),
+                parent: view.parent.and(setup.parent(actor)),
                 held: setup.vector(view.account, view.holdings.iter().copied()),
                 claim: dense(&view.claim),
                 leaves: dense(&view.leaves),
@@ -82,6 +94,22 @@ impl Facts {
                 owner.in_flight = false;
             }
             owner.need = Some(granted);
+        }
+        self
+    }
+
+    /// The facts with everybody going by the plan that it went by when it asked, whatever it was granted by since.
+    pub(crate) fn as_they_asked(mut self, state: &State) -> Facts {
+        for owner in &mut self.owners {
+            let actor = &state.actors[owner.actor];
+            if let (At::Waiting(_), Some((account, choice, claim, leaves))) = (actor.at, &actor.asked)
+                && let Some(id) = actor.id
+                && (*account, *choice) != (owner.account, state.ledger.choice(id))
+            {
+                owner.account = *account;
+                owner.claim.clone_from(claim);
+                owner.leaves.clone_from(leaves);
+            }
         }
         self
     }
@@ -119,42 +147,56 @@ impl Facts {
         let in_flight: Vec<&OwnerFacts> = self.owners.iter().filter(|owner| owner.in_flight).collect();
         let mut free = Vec::with_capacity(self.limit.len());
         for at in 0..self.limit.len() {
-            let aside: u64 = in_flight.iter().map(|owner| owner.leaves[at].saturating_sub(owner.held[at])).sum();
+            // What a part will leave is set aside once: at the part, and as something that its parent has.
+            let has = |owner: &OwnerFacts| owner.held[at] + left_by_parts(&in_flight, owner.actor, at);
+            let aside: u64 = in_flight.iter().map(|owner| owner.leaves[at].saturating_sub(has(owner))).sum();
             match self.limit[at].checked_sub(self.held[at] + aside) {
                 Some(left) => free.push(left),
                 None => return false,
             }
         }
-        finishes(&free, &in_flight)
+        finishes(&in_flight, &free, &in_flight)
     }
 }
 
-/// Tries each of `left` as the next to finish.
-fn finishes(free: &[u64], left: &[&OwnerFacts]) -> bool {
+/// What the parts of an owner, of those in flight, leave to it.
+fn left_by_parts(in_flight: &[&OwnerFacts], parent: usize, at: usize) -> u64 {
+    in_flight.iter().filter(|part| part.parent == Some(parent)).map(|part| part.leaves[at]).sum()
+}
+
+/// Tries each of `left` as the next to finish, of all that were in flight at first.
+fn finishes(all: &[&OwnerFacts], free: &[u64], left: &[&OwnerFacts]) -> bool {
     left.is_empty()
         || (0..left.len()).any(|next| {
             let owner = left[next];
-            let has = |at: usize| owner.held[at].max(owner.leaves[at]);
+            // Its parts have left to it what they leave.
+            let held: Vec<u64> =
+                (0..free.len()).map(|at| owner.held[at] + left_by_parts(all, owner.actor, at)).collect();
+            let has = |at: usize| held[at].max(owner.leaves[at]);
+            if left.iter().any(|part| part.parent == Some(owner.actor)) {
+                return false;
+            }
             if !(0..free.len()).all(|at| owner.claim[at].saturating_sub(has(at)) <= free[at]) {
                 return false;
             }
             let after: Vec<u64> =
-                (0..free.len()).map(|at| free[at] + owner.held[at].saturating_sub(owner.leaves[at])).collect();
+                (0..free.len()).map(|at| free[at] + held[at].saturating_sub(owner.leaves[at])).collect();
             let rest: Vec<&OwnerFacts> = (0..left.len()).filter(|&at| at != next).map(|at| left[at]).collect();
-            finishes(&after, &rest)
+            finishes(all, &after, &rest)
         })
 }
 
 /// What a request for a stage or level needs beyond what is held.
 fn missing(
     setup: &Setup<'_>,
+    state: &State,
     actor: usize,
     stage: usize,
     holdings: &[(Resource, u64)],
 ) -> impl Iterator<Item = (Resource, u64)> {
     let held = |resource| holdings.iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1);
     let needed: Vec<(Resource, u64)> = match setup.kind(actor) {
-        Kind::Job(job) => job.profile.stages()[stage].peak.iter().collect(),
+        Kind::Job(_) => setup.profile(state, actor).stages()[stage].peak.iter().collect(),
         Kind::Reservation(kind) => vec![(kind.class.into(), kind.levels[stage].0)],
     };
     let missing = needed.into_iter().map(move |(resource, needed)| (resource, needed.saturating_sub(held(resource))));

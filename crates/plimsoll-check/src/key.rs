@@ -18,15 +18,23 @@ pub(crate) fn key(setup: &Setup<'_>, state: &State) -> Key {
     for component in state.ledger.components() {
         put(&mut key, component.limit);
     }
-    let mut actors: Vec<(usize, Vec<u8>)> =
-        (0..state.actors.len()).map(|actor| (setup.world.actors[actor], of_actor(setup, state, actor))).collect();
-    // Jobs of one kind are alike: their order does not count.
+    put_actors(&mut key, setup, state, (0..state.actors.len()).filter(|actor| setup.parent(*actor).is_none()));
+    key.into()
+}
+
+/// Jobs of one kind are alike: their order does not count. Those with parts are alike if their parts are.
+fn put_actors(key: &mut Vec<u8>, setup: &Setup<'_>, state: &State, actors: impl Iterator<Item = usize>) {
+    let with_parts = |actor: usize| {
+        let mut key = of_actor(setup, state, actor);
+        put_actors(&mut key, setup, state, setup.parts(actor));
+        (setup.world.actors[actor], key)
+    };
+    let mut actors: Vec<(usize, Vec<u8>)> = actors.map(with_parts).collect();
     actors.sort();
     for (_, actor) in actors {
-        put(&mut key, actor.len() as u64);
+        put(key, actor.len() as u64);
         key.extend(actor);
     }
-    key.into()
 }
 
 fn of_actor(setup: &Setup<'_>, state: &State, actor: usize) -> Vec<u8> {
@@ -39,6 +47,7 @@ fn of_actor(setup: &Setup<'_>, state: &State, actor: usize) -> Vec<u8> {
         At::Between(stage) => (3, stage),
         At::Failed => (4, 0),
         At::Results => (5, 0),
+        At::Ending => (7, 0),
         At::Gone => return vec![6],
     };
     put(&mut key, tag);
@@ -49,13 +58,17 @@ fn of_actor(setup: &Setup<'_>, state: &State, actor: usize) -> Vec<u8> {
     put(&mut key, u64::from(known.retries_left));
     put_held(&mut key, &known.pieces);
     put_held(&mut key, &known.left);
+    put(&mut key, known.choice as u64);
+    let mut inherited: Held = known.inherited.iter().map(|&(_, class, bytes)| (class, bytes)).collect();
+    inherited.sort();
+    put_held(&mut key, &inherited);
     if tag == 1 {
         let older = |other: &&crate::state::Actor| matches!(other.at, At::Waiting(_)) && other.arrived < known.arrived;
         put(&mut key, state.actors.iter().filter(older).count() as u64);
         put(&mut key, u64::from(known.passed));
     }
     if let Some(view) = known.id.and_then(|id| state.ledger.owner(id)) {
-        put(&mut key, u64::from(view.account != setup.plans[setup.world.actors[actor]].0.account));
+        put(&mut key, u64::from(view.account != setup.home(actor)));
         for sparse in [view.claim, view.leaves] {
             put(&mut key, sparse.len() as u64);
             for (component, amount) in sparse {

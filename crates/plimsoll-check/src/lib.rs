@@ -55,8 +55,10 @@
 #![forbid(unsafe_code)]
 
 mod bypass;
+mod choice;
 mod event;
 mod facts;
+mod family;
 mod key;
 pub mod model;
 mod order;

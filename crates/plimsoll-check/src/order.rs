@@ -10,18 +10,28 @@ use plimsoll::ledger::state::Outcome;
 use crate::event::At;
 use crate::facts::{Facts, OwnerFacts};
 use crate::rules::{self, Broken, Rule};
-use crate::setup::Setup;
+use crate::setup::{Plan, Setup};
 use crate::state::State;
 use crate::world::Kind;
 
 /// Checks the first of `grants`, which are all that were made at or after its moment.
 pub(crate) fn check(setup: &Setup<'_>, state: &State, granted: usize, grants: &[Outcome]) -> Result<(), Broken> {
     let waits = |actor: &crate::state::Actor| matches!(actor.at, At::Waiting(_));
-    if state.actors.iter().filter(|actor| waits(actor)).count() < 2 {
+    if state.actors.iter().filter(|actor| waits(actor)).count() < 2 && setup.plans(granted).len() == 1 {
         return Ok(());
     }
     let facts = Facts::of(setup, state).before(setup, state, grants);
+    let now = facts.owners.iter().find(|owner| owner.actor == granted).expect("it was granted something");
+    let (account, id) = (now.account, state.actors[granted].id.expect("it was granted something"));
+    let facts = facts.as_they_asked(state);
     let mine = facts.owners.iter().find(|owner| owner.actor == granted).expect("it was granted something");
+    let is_taken = |plan: &&Plan| plan.account == account && plan.choice == state.ledger.choice(id);
+    for plan in setup.plans(granted).iter().take_while(|plan| !is_taken(plan)) {
+        if rules::is_grantable_by(setup, state, &facts, mine, plan) {
+            let (mine, choice) = (&setup.names[granted], plan.choice);
+            return Err(Broken::new(Rule::Order, format!("{mine} could have been granted by its profile {choice}")));
+        }
+    }
     for other in facts.owners.iter().filter(|other| other.actor != granted && other.need.is_some()) {
         if goes_before(setup, state, &facts, other, mine) && rules::is_grantable(setup, state, &facts, other) {
             let (other, mine) = (&setup.names[other.actor], &setup.names[granted]);
@@ -37,13 +47,13 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, granted: usize, grants: &[
 fn goes_before(setup: &Setup<'_>, state: &State, facts: &Facts, one: &OwnerFacts, other: &OwnerFacts) -> bool {
     let rank = |owner: &OwnerFacts| {
         let priority = match setup.kind(owner.actor) {
-            Kind::Job(job) => job.priority,
+            Kind::Job(_) => setup.priority(owner.actor),
             Kind::Reservation(kind) => kind.priority,
         };
-        (!owner.in_flight, Reverse(priority))
+        (!owner.goes_with_growth(), Reverse(priority))
     };
     let arrived = |owner: &OwnerFacts| state.actors[owner.actor].arrived;
-    let claims = || if one.in_flight { compare_shares(facts, one, other) } else { Ordering::Equal };
+    let claims = || if one.goes_with_growth() { compare_shares(facts, one, other) } else { Ordering::Equal };
     let order = rank(one).cmp(&rank(other)).then_with(claims).then(arrived(one).cmp(&arrived(other)));
     order == Ordering::Less
 }

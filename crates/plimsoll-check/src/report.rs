@@ -113,6 +113,9 @@ pub enum CheckError {
     /// A kind is charged to a child that the world does not have.
     #[error("there is no child ledger {0:?}; add it with World::child")]
     NoSuchChild(String),
+    /// The jobs of a kind are to be parts of others that the world does not have.
+    #[error("there are no jobs {0:?} that others could be parts of; add them with World::jobs first")]
+    NoSuchParent(String),
     /// A kind asks for something that the budget does not name.
     #[error("the budget names no limit for {0}; give it one in the Budget")]
     Unbudgeted(Resource),

@@ -1,13 +1,16 @@
 //! What must hold in every reachable state.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use plimsoll::ledger::state::Kind as Limited;
 use plimsoll::{Bytes, Class, Resource, Space};
 
 use crate::bypass;
+use crate::choice;
 use crate::event::{At, Event};
 use crate::facts::{Facts, OwnerFacts};
+use crate::family;
 use crate::setup::{Plan, Setup};
 use crate::state::State;
 use crate::view::View;
@@ -88,6 +91,7 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, possible: &[Event]) -> Res
     books(setup, state, &facts)?;
     line(setup, state, &facts)?;
     really(setup, state)?;
+    claims(setup, state, &facts)?;
     if !facts.some_order_finishes() {
         return Err(Broken::new(Rule::Safety, "no order finishes everything in flight".into()));
     }
@@ -109,21 +113,19 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, possible: &[Event]) -> Res
 /// Whether an actor's claim can be served at all.
 pub(crate) fn attainable(setup: &Setup<'_>, state: &State, actor: usize) -> Result<(), String> {
     let components = state.ledger.components();
-    let fits = |plan: &Plan| {
+    let beyond = |plan: &Plan| {
         (0..components.len()).find(|&at| {
             let attainable = components[at].target.saturating_sub(components[at].retained);
             plan.claims[0][at] > attainable
         })
     };
-    let (plan, urgent) = &setup.plans[setup.world.actors[actor]];
-    match fits(plan) {
-        Some(_) if urgent.as_ref().is_some_and(|plan| fits(plan).is_none()) => Ok(()),
-        Some(at) => {
-            let label = &setup.components[at].label;
-            Err(format!("its claim of {} is more than {label} can ever serve", plan.claims[0][at]))
-        }
-        None => Ok(()),
+    let plans = setup.plans(actor);
+    if plans.iter().any(|plan| beyond(plan).is_none()) {
+        return Ok(());
     }
+    let plan = plans.iter().find(|plan| plan.account == setup.home(actor)).expect("each kind has a plan of its own");
+    let at = beyond(plan).expect("none is within the limits");
+    Err(format!("its claim of {} is more than {} can ever serve", plan.claims[0][at], setup.components[at].label))
 }
 
 /// I1 and I7: the ledger's books against what the actors have in their hands.
@@ -145,7 +147,10 @@ fn books(setup: &Setup<'_>, state: &State, facts: &Facts) -> Result<(), Broken> 
             ));
         }
     }
-    let known = state.actors.iter().filter(|actor| actor.id.is_some()).count();
+    // A part that has ended is known for as long as what it left has its name.
+    let left_behind: BTreeSet<_> =
+        state.actors.iter().flat_map(|actor| actor.inherited.iter().map(|entry| entry.0)).collect();
+    let known = state.actors.iter().filter(|actor| actor.id.is_some()).count() + left_behind.len();
     let there = state.ledger.owners().count();
     if known != there {
         let why = format!("the ledger remembers {there} jobs and reservations, of which {known} exist");
@@ -157,6 +162,27 @@ fn books(setup: &Setup<'_>, state: &State, facts: &Facts) -> Result<(), Broken> 
             let label = &setup.components[at].label;
             let why = format!("{held} of {label} count as held, but what is held adds up to {sum}");
             return Err(Broken::new(Rule::Conservation, why));
+        }
+    }
+    Ok(())
+}
+
+/// Nobody in flight claims less than it may still need: by its profile, and for its parts.
+fn claims(setup: &Setup<'_>, state: &State, facts: &Facts) -> Result<(), Broken> {
+    for owner in facts.owners.iter().filter(|owner| owner.in_flight) {
+        let known = &state.actors[owner.actor];
+        let (At::Running(stage) | At::Waiting(stage) | At::Between(stage)) = known.at else { continue };
+        let is_current = |plan: &&Plan| plan.account == owner.account && plan.choice == known.choice;
+        let plan = setup.plans(owner.actor).iter().find(is_current).expect("it goes by one of its plans");
+        let mut needs = plan.claims[stage.min(plan.claims.len() - 1)].clone();
+        if family::has_unfinished_parts(setup, state, owner.actor) {
+            let need = family::need(setup, state, facts, owner.actor, None);
+            needs.iter_mut().zip(need).for_each(|(needs, need)| *needs = need.max(*needs));
+        }
+        if let Some(at) = (0..needs.len()).find(|&at| owner.claim[at] < needs[at]) {
+            let (name, label) = (&setup.names[owner.actor], &setup.components[at].label);
+            let why = format!("{name} claims {} of {label} but may need {}", owner.claim[at], needs[at]);
+            return Err(Broken::new(Rule::Safety, why));
         }
     }
     Ok(())
@@ -244,7 +270,7 @@ fn waits_rightly(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &Owner
             format!("{name} was passed {passed} times, the ledger counted {counted}; at most {bypass} are allowed");
         return Err(Broken::new(Rule::Bypass, why));
     }
-    if !waiter.in_flight {
+    if !waiter.goes_with_growth() {
         if state.closed {
             return Err(Broken::new(Rule::Answer, format!("{name} waits for admission to a closed ledger")));
         }
@@ -258,22 +284,21 @@ fn waits_rightly(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &Owner
     Ok(())
 }
 
-/// Whether a waiting request could be granted now: as it is, or from the urgent reserve.
+/// Whether a waiting request could be granted now, by any of its plans.
 pub(crate) fn is_grantable(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {
-    if is_grantable_as_it_is(setup, state, facts, waiter) {
-        return true;
-    }
-    let reserve = setup.plans[setup.world.actors[waiter.actor]].1.as_ref();
-    let Some(plan) = reserve.filter(|_| !waiter.in_flight) else { return false };
-    let mut facts = facts.clone();
-    let owner = facts.owners.iter_mut().find(|owner| owner.actor == waiter.actor).expect("it waits");
-    let first = &setup.job(waiter.actor).profile.stages()[0].peak;
-    owner.account = plan.account;
-    owner.claim.clone_from(&plan.claims[0]);
-    owner.leaves.clone_from(&plan.leaves);
-    owner.need = Some(setup.vector(plan.account, first.iter()));
-    let owner = owner.clone();
-    is_grantable_as_it_is(setup, state, &facts, &owner)
+    setup.plans(waiter.actor).iter().any(|plan| is_grantable_by(setup, state, facts, waiter, plan))
+}
+
+/// Whether a waiting request could be granted now by this plan.
+pub(crate) fn is_grantable_by(
+    setup: &Setup<'_>,
+    state: &State,
+    facts: &Facts,
+    waiter: &OwnerFacts,
+    plan: &Plan,
+) -> bool {
+    let changed = choice::by_plan(setup, state, facts, waiter, plan);
+    changed.is_some_and(|(facts, waiter)| is_grantable_as_it_is(setup, state, &facts, &waiter))
 }
 
 fn is_grantable_as_it_is(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {
@@ -283,13 +308,15 @@ fn is_grantable_as_it_is(setup: &Setup<'_>, state: &State, facts: &Facts, waiter
     }
     // While a lowered limit waits for jobs to finish, new ones come in only below the limit that was asked for.
     let within_target = facts.below_target(need) && facts.claims_below_target(waiter);
-    if !(waiter.in_flight || within_target) || !facts.with_granted(waiter.actor).some_order_finishes() {
+    let mut after = facts.with_granted(waiter.actor);
+    choice::with_family(setup, state, &mut after, waiter.actor);
+    if !(waiter.goes_with_growth() || within_target) || !after.some_order_finishes() {
         return false;
     }
     let held_back = |&other: &usize| {
         state.actors[other].passed >= setup.ledger.bypass() && !bypass::is_exempt(setup, facts, other, waiter.actor)
     };
-    waiter.in_flight || !bypass::passed_by(state, waiter.actor).iter().any(held_back)
+    waiter.goes_with_growth() || !bypass::passed_by(setup, state, waiter.actor).iter().any(held_back)
 }
 
 /// I4 as safety: a state in which something waits must have something that runs and will return what it holds.
@@ -299,6 +326,7 @@ fn is_grantable_as_it_is(setup: &Setup<'_>, state: &State, facts: &Facts, waiter
 fn progress(setup: &Setup<'_>, state: &State, facts: &Facts, possible: &[Event]) -> Result<(), Broken> {
     let runs = |(actor, known): (usize, &crate::state::Actor)| match (known.at, setup.kind(actor)) {
         (At::Running(_), Kind::Reservation(kind)) => !kind.retained,
+        (At::Running(_) | At::Between(_), _) if family::is_held_up(setup, state, actor) => false,
         (At::Running(_) | At::Between(_), _) => true,
         _ => false,
     };
@@ -306,7 +334,7 @@ fn progress(setup: &Setup<'_>, state: &State, facts: &Facts, possible: &[Event])
         return Ok(());
     }
     let drops = possible.iter().any(|event| matches!(event, Event::DropResults(_) | Event::DropAllResults(_)));
-    let stuck = facts.owners.iter().find(|owner| owner.need.is_some() && (owner.in_flight || !drops));
+    let stuck = facts.owners.iter().find(|owner| owner.need.is_some() && (owner.goes_with_growth() || !drops));
     match stuck {
         Some(owner) => {
             let name = &setup.names[owner.actor];

@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::panic::{self, AssertUnwindSafe};
 
 use crate::event::{At, Event};
+use crate::family;
 use crate::key::key;
 use crate::rules::{self, Broken, Rule};
 use crate::setup::Setup;
@@ -104,7 +105,8 @@ pub(crate) fn possible(setup: &Setup<'_>, state: &State) -> Vec<Event> {
     for (actor, known) in state.actors.iter().enumerate() {
         // Those who have not arrived, of one kind, are alike: the first one goes first.
         let mut before = setup.siblings(actor).take_while(|other| *other < actor);
-        if known.at == At::Absent && !before.any(|other| state.actors[other].at == At::Absent) {
+        let has_parent = setup.parent(actor).is_none_or(|parent| family::has_room_for_parts(state, parent));
+        if known.at == At::Absent && has_parent && !before.any(|other| state.actors[other].at == At::Absent) {
             events.push(Event::Arrive(actor));
         }
         match setup.kind(actor) {
@@ -146,13 +148,13 @@ fn of_job(setup: &Setup<'_>, state: &State, actor: usize, events: &mut Vec<Event
             add(job.releases_early && !known.pieces.is_empty(), Event::ReleaseEarly(actor));
         }
         At::Between(_) => {
-            add(true, Event::Ask(actor));
+            add(!family::is_held_up(setup, state, actor), Event::Ask(actor));
             add(job.cancels, Event::Cancel(actor));
         }
         At::Running(stage) => {
-            add(true, Event::EndStage(actor));
+            add(!family::waits_for_parts(setup, state, actor), Event::EndStage(actor));
             let untouched = !known.released && known.extra.is_none();
-            let stage = &job.profile.stages()[stage];
+            let stage = &setup.profile(state, actor).stages()[stage];
             let has_surplus = stage
                 .peak
                 .iter()
@@ -162,16 +164,22 @@ fn of_job(setup: &Setup<'_>, state: &State, actor: usize, events: &mut Vec<Event
                 add(job.grows.is_some() && !known.tried, Event::TryGrow(actor));
                 add(job.fails, Event::Fail(actor));
                 add(job.cancels, Event::Cancel(actor));
-                add(known.withdraws_left > 0 && untouched, Event::Withdraw(actor));
+                // Whoever has given parts of it to the ledger has seen that it was granted.
+                let unused =
+                    untouched && !family::has_unfinished_parts(setup, state, actor) && known.inherited.is_empty();
+                add(known.withdraws_left > 0 && unused, Event::Withdraw(actor));
             }
         }
-        At::Failed => add(true, Event::Retry(actor)),
+        At::Failed => {
+            let has_parent = setup.parent(actor).is_none_or(|parent| family::has_room_for_parts(state, parent));
+            add(has_parent, Event::Retry(actor));
+        }
         At::Results if !job.holds_together => add(true, Event::DropResults(actor)),
         At::Results => {
             let all_ended = setup.siblings(actor).all(|other| matches!(state.actors[other].at, At::Results | At::Gone));
             let first = setup.siblings(actor).find(|other| state.actors[*other].at == At::Results);
             add(all_ended && first == Some(actor), Event::DropAllResults(actor));
         }
-        At::Absent | At::Gone => {}
+        At::Absent | At::Gone | At::Ending => {}
     }
 }

@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll::ledger::state::{AccountId, Kind as ComponentKind, LedgerState};
-use plimsoll::{Bytes, Demand, Resource};
+use plimsoll::{Bytes, Demand, Profile, Resource};
 
 use crate::CheckError;
 use crate::rules;
+use crate::state::State;
 use crate::world::{JobKind, Kind, World};
 
 /// An amount for each component.
@@ -30,10 +31,31 @@ pub(crate) struct Component {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) account: AccountId,
+    /// Which of its profiles it is.
+    pub(crate) choice: usize,
+    /// That profile, for a job.
+    pub(crate) profile: Option<Profile>,
     /// From each stage on, the most that it may still hold.
     pub(crate) claims: Vec<Vector>,
     /// What it leaves behind.
     pub(crate) leaves: Vector,
+}
+
+impl Plan {
+    fn new(
+        account: AccountId,
+        choice: usize,
+        profile: Option<Profile>,
+        mut claims: Vec<Vector>,
+        leaves: Vector,
+    ) -> Plan {
+        for stage in (1..claims.len()).rev() {
+            for at in 0..leaves.len() {
+                claims[stage - 1][at] = claims[stage - 1][at].max(claims[stage][at]);
+            }
+        }
+        Plan { account, choice, profile, claims, leaves }
+    }
 }
 
 pub(crate) struct Setup<'w> {
@@ -43,8 +65,10 @@ pub(crate) struct Setup<'w> {
     /// Each actor's name.
     pub(crate) names: Vec<Arc<str>>,
     pub(crate) components: Vec<Component>,
-    /// Of each kind: its plan, and the one over the urgent reserve where it may use that.
-    pub(crate) plans: Vec<(Plan, Option<Plan>)>,
+    /// Of each kind: the plans by which it may be served, in order of preference.
+    plans: Vec<Vec<Plan>>,
+    /// Of each kind: the account that it belongs to.
+    homes: Vec<AccountId>,
     /// The account and space, or slots, of each new limit.
     pub(crate) resizes: Vec<(AccountId, ComponentKind, u64)>,
     charges: HashMap<(AccountId, Resource), Vec<usize>>,
@@ -66,27 +90,20 @@ impl<'w> Setup<'w> {
             names: names(world),
             components: components(&mut ledger),
             plans: Vec::new(),
+            homes: Vec::new(),
             resizes: Vec::new(),
             charges: HashMap::new(),
             ledger,
         };
         for kind in &world.kinds {
-            let (account, stages, leaves, urgent) = match kind {
+            let (home, plans) = match kind {
                 Kind::Job(job) => {
-                    for profile in std::iter::once(&job.profile).chain(&job.really) {
-                        profile.check().map_err(|source| CheckError::Profile { kind: job.name.clone(), source })?;
-                    }
-                    let stages = job.profile.stages().len();
-                    if job.really.as_ref().is_some_and(|really| really.stages().len() != stages) {
-                        return Err(CheckError::OtherStages(job.name.clone()));
-                    }
-                    let peaks = job.profile.stages().iter().map(|stage| stage.peak.clone()).collect::<Vec<_>>();
-                    let kept = job.profile.stages().last().into_iter().flat_map(|stage| stage.keep.iter());
-                    // Slots come back with the end, whatever the last stage keeps.
-                    let leaves =
-                        kept.filter_map(|(resource, amount)| Some((rules::class_of(resource)?, Bytes(amount))));
-                    let leaves = leaves.fold(Demand::new(), |leaves, (class, bytes)| leaves.bytes(class, bytes));
-                    (account(&job.child)?, peaks, leaves, job.urgent)
+                    let home = match world.parent_kind(job)? {
+                        // Whatever its parent was admitted by.
+                        Some(parent) => setup.homes[parent],
+                        None => account(&job.child)?,
+                    };
+                    (home, setup.plans_of_job(job, home)?)
                 }
                 Kind::Reservation(kind) => {
                     let level = |bytes| Demand::new().bytes(kind.class, bytes);
@@ -95,19 +112,13 @@ impl<'w> Setup<'w> {
                         return Err(CheckError::Levels(kind.name.clone()));
                     }
                     let leaves = kind.levels.last().copied().filter(|_| kind.retained).unwrap_or_default();
-                    (account(&kind.child)?, levels, level(leaves), false)
+                    let home = account(&kind.child)?;
+                    let peaks = levels.iter().map(|level| setup.charged(home, level)).collect::<Result<Vec<_>, _>>()?;
+                    (home, vec![Plan::new(home, 0, None, peaks, setup.charged(home, &level(leaves))?)])
                 }
             };
-            let plan = setup.plan(account, &stages, &leaves)?;
-            let reserve = urgent.then(|| setup.ledger.urgent(account)).flatten();
-            if let Kind::Job(JobKind { grows: Some((class, bytes)), .. }) = kind {
-                let more = Demand::new().bytes(*class, *bytes);
-                for account in std::iter::once(account).chain(reserve) {
-                    setup.plan(account, std::slice::from_ref(&more), &Demand::new())?;
-                }
-            }
-            let urgent = reserve.map(|reserve| setup.plan(reserve, &stages, &leaves)).transpose()?;
-            setup.plans.push((plan, urgent));
+            setup.homes.push(home);
+            setup.plans.push(plans);
         }
         for resize in &world.resizes {
             setup.resizes.push((account(&resize.child)?, resize.of, resize.limit));
@@ -115,24 +126,67 @@ impl<'w> Setup<'w> {
         Ok(setup)
     }
 
-    fn plan(&mut self, account: AccountId, stages: &[Demand], leaves: &Demand) -> Result<Plan, CheckError> {
-        let mut claims = vec![vec![0; self.components.len()]; stages.len()];
-        let mut claim = vec![0; self.components.len()];
-        for (stage, demand) in stages.iter().enumerate().rev() {
-            for (resource, _) in demand.iter() {
-                let charged = self.ledger.charged(account, resource);
-                if charged.is_empty() {
-                    return Err(CheckError::Unbudgeted(resource));
-                }
-                self.charges.insert((account, resource), charged);
-            }
-            let peak = self.vector(account, demand.iter());
-            for (claim, peak) in claim.iter_mut().zip(peak) {
-                *claim = peak.max(*claim);
-            }
-            claims[stage].clone_from(&claim);
+    /// The plans of a kind of job: each profile over the urgent reserve, where it may use that, and over its own account.
+    fn plans_of_job(&mut self, job: &JobKind, home: AccountId) -> Result<Vec<Plan>, CheckError> {
+        for profile in job.profiles().chain(&job.really) {
+            profile.check().map_err(|source| CheckError::Profile { kind: job.name.clone(), source })?;
         }
-        Ok(Plan { account, claims, leaves: self.vector(account, leaves.iter()) })
+        let names = |profile: &Profile| profile.stages().iter().map(|stage| stage.name).collect::<Vec<_>>();
+        let stages = job.profile.stages().len();
+        if job.really.as_ref().is_some_and(|really| really.stages().len() != stages)
+            || job.alternatives.iter().any(|other| names(other) != names(&job.profile))
+        {
+            return Err(CheckError::OtherStages(job.name.clone()));
+        }
+        // A part is charged to the account of its parent, which may have been admitted into the reserve.
+        let reserve = (job.urgent || job.part_of.is_some()).then(|| self.ledger.urgent(home)).flatten();
+        let mut plans = Vec::new();
+        for (choice, profile) in job.profiles().enumerate() {
+            for account in reserve.into_iter().chain([home]) {
+                let (peaks, leaves) = self.lay_out(account, profile)?;
+                plans.push(Plan::new(account, choice, Some(profile.clone()), peaks, leaves));
+                if let Some((class, bytes)) = job.grows {
+                    self.charged(account, &Demand::new().bytes(class, bytes))?;
+                }
+            }
+        }
+        Ok(plans)
+    }
+
+    /// Of each stage the most that is held in it, parts included, and what is left behind.
+    fn lay_out(&mut self, account: AccountId, profile: &Profile) -> Result<(Vec<Vector>, Vector), CheckError> {
+        let mut peaks = Vec::new();
+        for stage in profile.stages() {
+            let mut peak = self.charged(account, &stage.peak)?;
+            self.charged(account, &stage.keep)?;
+            let mut largest = vec![0; peak.len()];
+            for parts in &stage.parts {
+                let (of_part, leaves) = self.lay_out(account, &parts.profile)?;
+                for at in 0..peak.len() {
+                    peak[at] += parts.count * leaves[at];
+                    let most = of_part.iter().map(|peak| peak[at]).max().unwrap_or(0);
+                    largest[at] = largest[at].max(most - leaves[at]);
+                }
+            }
+            peaks.push(peak.iter().zip(largest).map(|(own, part)| own + part).collect());
+        }
+        let kept = profile.stages().last().into_iter().flat_map(|stage| stage.keep.iter());
+        // Slots come back with the end, whatever the last stage keeps.
+        let bytes = kept.filter_map(|(resource, amount)| Some((rules::class_of(resource)?, Bytes(amount))));
+        let leaves = bytes.fold(Demand::new(), |leaves, (class, bytes)| leaves.bytes(class, bytes));
+        Ok((peaks, self.charged(account, &leaves)?))
+    }
+
+    /// A demand by component; from here on it is known what its resources are charged to.
+    fn charged(&mut self, account: AccountId, demand: &Demand) -> Result<Vector, CheckError> {
+        for (resource, _) in demand.iter() {
+            let charged = self.ledger.charged(account, resource);
+            if charged.is_empty() {
+                return Err(CheckError::Unbudgeted(resource));
+            }
+            self.charges.insert((account, resource), charged);
+        }
+        Ok(self.vector(account, demand.iter()))
     }
 
     /// The amounts of resources, by component.
@@ -158,10 +212,49 @@ impl<'w> Setup<'w> {
         }
     }
 
-    /// The actors of the same kind as this one.
+    /// The actors of the same kind as this one, and parts of the same job where they are parts.
     pub(crate) fn siblings(&self, actor: usize) -> impl Iterator<Item = usize> + '_ {
-        let kind = self.world.actors[actor];
-        (0..self.names.len()).filter(move |&other| self.world.actors[other] == kind)
+        let of = move |actor: usize| (self.world.actors[actor], self.world.parents[actor]);
+        (0..self.names.len()).filter(move |&other| of(other) == of(actor))
+    }
+
+    /// The profile that a job goes by.
+    pub(crate) fn profile(&self, state: &State, actor: usize) -> &Profile {
+        self.job(actor).profiles().nth(state.actors[actor].choice).expect("it is one of the job's profiles")
+    }
+
+    /// What a job is missing to enter a stage.
+    pub(crate) fn missing(&self, state: &State, actor: usize, account: AccountId, stage: usize) -> Vector {
+        let held = state.holdings(self, actor);
+        let held = |resource| held.iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1);
+        let peak = self.profile(state, actor).stages()[stage].peak.iter();
+        self.vector(account, peak.map(|(resource, peak)| (resource, peak.saturating_sub(held(resource)))))
+    }
+
+    /// The plans by which an actor may be served, in order of preference.
+    pub(crate) fn plans(&self, actor: usize) -> &[Plan] {
+        &self.plans[self.world.actors[actor]]
+    }
+
+    /// The account that an actor belongs to.
+    pub(crate) fn home(&self, actor: usize) -> AccountId {
+        self.homes[self.world.actors[actor]]
+    }
+
+    /// The job that an actor is a part of.
+    pub(crate) fn parent(&self, actor: usize) -> Option<usize> {
+        self.world.parents[actor]
+    }
+
+    /// A job's priority: of a part at least its parent's.
+    pub(crate) fn priority(&self, actor: usize) -> i32 {
+        let own = self.job(actor).priority;
+        self.parent(actor).map_or(own, |parent| own.max(self.priority(parent)))
+    }
+
+    /// The parts of a job.
+    pub(crate) fn parts(&self, actor: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..self.names.len()).filter(move |&part| self.world.parents[part] == Some(actor))
     }
 
     /// How many stages or levels an actor has.

@@ -5,15 +5,17 @@
 
 use std::sync::Arc;
 
-use plimsoll::ledger::error::{ReserveError, SubmitError};
-use plimsoll::ledger::state::{Granted, Kind as Limited, LedgerState, Outcome, OwnerId, Refusal, Standing};
+use plimsoll::ledger::error::{EnterError, ReserveError, SubmitError};
+use plimsoll::ledger::state::{AccountId, Granted, Kind as Limited, LedgerState, Outcome, OwnerId, Refusal, Standing};
 use plimsoll::{Bytes, Class, Demand, JobSpec, Resource};
 
 use crate::bypass;
 use crate::event::{At, Event};
+use crate::facts::Facts;
+use crate::family;
 use crate::order;
 use crate::rules::{self, Broken, Rule};
-use crate::setup::Setup;
+use crate::setup::{Setup, Vector};
 use crate::world::{Kind, ReservationKind};
 
 /// Bytes by class, sorted, without zeros.
@@ -42,6 +44,16 @@ pub(crate) struct Actor {
     pub(crate) arrived: u64,
     /// The later admissions that passed its waiting request, by the check's own count.
     pub(crate) passed: u32,
+    /// Which of its profiles it goes by.
+    pub(crate) choice: usize,
+    /// Of a part, the plan for which its parent had room when it was submitted.
+    pub(crate) surety: Option<usize>,
+    /// What its parts have left to it, under their names.
+    pub(crate) inherited: Vec<(OwnerId, Class, u64)>,
+    /// Account, profile, claim and leavings when it last asked for something.
+    pub(crate) asked: Option<(AccountId, usize, Vector, Vector)>,
+    /// Of one that ends with its parts: the stage whose slots it still has.
+    pub(crate) ended_in: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +92,11 @@ impl State {
                 retries_left,
                 arrived: 0,
                 passed: 0,
+                choice: 0,
+                surety: None,
+                inherited: Vec::new(),
+                asked: None,
+                ended_in: None,
             }
         };
         let actors = (0..setup.names.len()).map(actor).collect();
@@ -90,14 +107,16 @@ impl State {
     pub(crate) fn holdings(&self, setup: &Setup<'_>, actor: usize) -> Vec<(Resource, u64)> {
         let state = &self.actors[actor];
         let mut demand = Demand::new();
-        for &(class, bytes) in state.pieces.iter().chain(&state.left).chain(&state.extra) {
+        let inherited = state.inherited.iter().map(|&(_, class, bytes)| (class, bytes));
+        for (class, bytes) in state.pieces.iter().chain(&state.left).chain(&state.extra).copied().chain(inherited) {
             demand = demand.bytes(class, Bytes(bytes));
         }
-        if let Kind::Job(job) = setup.kind(actor) {
-            let stages = job.profile.stages();
+        if let Kind::Job(_) = setup.kind(actor) {
+            let stages = setup.profile(self, actor).stages();
             let slots = match state.at {
                 At::Running(stage) => Some(&stages[stage].peak),
                 At::Waiting(stage) | At::Between(stage) if stage > 0 => Some(&stages[stage - 1].keep),
+                At::Ending => state.ended_in.map(|stage| &stages[stage].keep),
                 _ => None,
             };
             for (resource, count) in slots.into_iter().flat_map(Demand::iter) {
@@ -107,6 +126,25 @@ impl State {
             }
         }
         demand.iter().collect()
+    }
+
+    /// A job that is not admitted goes by the profile that stands for it until then.
+    fn follow_choice(&mut self, actor: usize) {
+        if let (At::Waiting(0) | At::Between(0) | At::Absent, Some(id)) = (self.actors[actor].at, self.actors[actor].id)
+        {
+            self.actors[actor].choice = self.ledger.choice(id);
+        }
+    }
+
+    /// Whether parts of a job have been admitted and have not ended.
+    pub(crate) fn has_parts_in_flight(&self, setup: &Setup<'_>, actor: usize) -> bool {
+        let in_flight = |at: At| match at {
+            At::Running(_) => true,
+            At::Waiting(stage) | At::Between(stage) => stage > 0,
+            At::Ending => true,
+            _ => false,
+        };
+        setup.parts(actor).any(|part| in_flight(self.actors[part].at))
     }
 
     /// Lets an event happen, which must be possible here.
@@ -188,7 +226,11 @@ impl Step<'_> {
         let job = self.setup.job(actor);
         let mut spec = JobSpec::new(&self.setup.names[actor], job.profile.clone()).priority(job.priority);
         spec.urgent = job.urgent;
-        let account = self.setup.plans[self.setup.world.actors[actor]].0.account;
+        spec.alternatives.clone_from(&job.alternatives);
+        if let Some(parent) = self.setup.parent(actor) {
+            return self.submit_part(actor, parent, spec);
+        }
+        let account = self.setup.home(actor);
         let fits = rules::attainable(self.setup, self.state, actor);
         match self.state.ledger.submit(account, spec) {
             Ok(id) => {
@@ -207,6 +249,25 @@ impl Step<'_> {
         }
     }
 
+    fn submit_part(&mut self, actor: usize, parent: usize, spec: JobSpec) -> Result<(), Broken> {
+        let name = &self.setup.names[actor];
+        let room = family::plan_with_room(self.setup, self.state, actor);
+        let spec = spec.part_of_owner(self.state.ledger.as_parent(self.id(parent)));
+        match (self.state.ledger.submit(self.setup.home(actor), spec), room) {
+            (Ok(id), Some(plan)) => {
+                let part = &mut self.state.actors[actor];
+                (part.id, part.surety) = (Some(id), Some(plan));
+                self.state.follow_choice(actor);
+                self.ask(actor, 0)
+            }
+            (Err(SubmitError::BeyondParent { .. }), None) => self.gone(actor, "beyond its parent's claim"),
+            (Ok(_), None) => {
+                Err(Broken::new(Rule::NeverFits, format!("{name} is taken on, but its parent has no room for it")))
+            }
+            (Err(error), _) => Err(Broken::new(Rule::NeverFits, format!("{name} is refused: {error}"))),
+        }
+    }
+
     fn open(&mut self, actor: usize, kind: &ReservationKind) -> Result<(), Broken> {
         let standing = Standing {
             name: self.setup.names[actor].clone(),
@@ -216,7 +277,7 @@ impl Step<'_> {
             priority: kind.priority,
             retained: kind.retained,
         };
-        let account = self.setup.plans[self.setup.world.actors[actor]].0.account;
+        let account = self.setup.home(actor);
         let fits = rules::attainable(self.setup, self.state, actor);
         self.waits(actor, 0);
         match self.state.ledger.open(0, account, standing, &mut self.out) {
@@ -243,9 +304,28 @@ impl Step<'_> {
     }
 
     fn ask(&mut self, actor: usize, stage: usize) -> Result<(), Broken> {
+        let in_the_way = stage > 0 && family::is_in_the_way_of_its_parts(self.setup, self.state, actor, stage);
+        let parent = self.setup.parent(actor);
+        let is_orphan = parent.is_some_and(|parent| !family::has_room_for_parts(self.state, parent));
         self.waits(actor, stage);
         let id = self.id(actor);
+        let facts = Facts::of(self.setup, self.state);
+        let me = facts.owners.into_iter().find(|owner| owner.actor == actor).expect("the ledger knows it");
+        self.state.actors[actor].asked = Some((me.account, self.state.ledger.choice(id), me.claim, me.leaves));
         match self.state.ledger.enter(0, id, stage, &mut self.out) {
+            Ok(()) if in_the_way => {
+                let why = "it enters a stage beside which there is no room for its unfinished parts".into();
+                Err(Broken::new(Rule::Answer, why))
+            }
+            Err(EnterError::PartsUnfinished { .. }) if in_the_way => {
+                self.state.actors[actor].at = At::Between(stage);
+                self.happened.push(Happened::Refused(actor, "its parts have not ended".into()));
+                Ok(())
+            }
+            Err(EnterError::ParentEnded { .. }) if is_orphan && stage == 0 => {
+                self.gone(actor, "its parent has ended")?;
+                self.forget(actor)
+            }
             Ok(()) => self.pass_on(),
             Err(error)
                 if stage == 0 && (self.state.closed || rules::attainable(self.setup, self.state, actor).is_err()) =>
@@ -264,12 +344,23 @@ impl Step<'_> {
         self.return_extra(actor)?;
         if self.state.actors[actor].abandoned {
             self.end_grant(actor);
+            self.ends_with_its_parts(actor, stage);
+            if !matches!(self.state.actors[actor].at, At::Ending) {
+                self.state.actors[actor].at = At::Gone;
+            }
+            if let Some(parent) = self.setup.parent(actor) {
+                self.wind_up(parent);
+            }
             self.pass_on()?;
             return self.drop_all(actor);
         }
-        let stages = self.setup.job(actor).profile.stages();
+        self.take_in(actor)?;
+        let stages = self.setup.profile(self.state, actor).stages();
         let keep = &stages[stage].keep;
-        let classes: Vec<Class> = stages[stage].peak.iter().filter_map(|entry| class_of(entry.0)).collect();
+        let mut classes: Vec<Class> = stages[stage].peak.iter().filter_map(|entry| class_of(entry.0)).collect();
+        classes.extend(self.state.actors[actor].pieces.iter().map(|entry| entry.0));
+        classes.sort();
+        classes.dedup();
         for class in classes {
             let (piece, left) = (self.piece(actor, class), of(&self.state.actors[actor].left, class));
             // Slots aside, what is kept is what is there: an early release leaves exactly that.
@@ -297,6 +388,9 @@ impl Step<'_> {
             return Ok(());
         }
         self.pass_on()?;
+        if let Some(parent) = self.setup.parent(actor) {
+            return self.end_part(actor, parent);
+        }
         self.state.actors[actor].at = At::Results;
         self.state.ledger.end(id, &mut self.out);
         if self.state.actors[actor].pieces.is_empty() {
@@ -323,7 +417,7 @@ impl Step<'_> {
         let keep = match self.state.actors[actor].at {
             At::Running(stage) => {
                 self.state.actors[actor].released = true;
-                self.setup.job(actor).profile.stages()[stage].keep.clone()
+                self.setup.profile(self.state, actor).stages()[stage].keep.clone()
             }
             _ => Demand::new(),
         };
@@ -411,10 +505,73 @@ impl Step<'_> {
             self.state.ledger.withdraw(id, &mut self.out);
             self.pass_on()?;
         }
+        if let At::Waiting(stage) | At::Between(stage) = at
+            && let Some(before) = stage.checked_sub(1).filter(|_| is_job)
+        {
+            self.ends_with_its_parts(actor, before);
+        }
+        // What a part holds when it ends would be its parent's.
+        if self.setup.parent(actor).is_some() {
+            self.drop_all(actor)?;
+            self.state.actors[actor].id = Some(id);
+        }
         if is_job {
             self.forget(actor)?;
         }
         self.drop_all(actor)
+    }
+
+    /// A part has ended: what it left is its parent's.
+    fn end_part(&mut self, actor: usize, parent: usize) -> Result<(), Broken> {
+        let id = self.id(actor);
+        self.state.ledger.end(id, &mut self.out);
+        let part = &mut self.state.actors[actor];
+        (part.at, part.id) = (At::Gone, None);
+        let left = std::mem::take(&mut part.pieces).into_iter().map(|(class, bytes)| (id, class, bytes));
+        if self.state.actors[parent].at == At::Ending {
+            // Nobody is there any more who could use it.
+            for (part, class, bytes) in left {
+                self.state.ledger.drop_piece(part, class, Bytes(bytes), &mut self.out);
+            }
+        } else {
+            self.state.actors[parent].inherited.extend(left);
+        }
+        self.wind_up(parent);
+        self.pass_on()
+    }
+
+    /// A job that was given up is over as soon as its last part is.
+    fn wind_up(&mut self, actor: usize) {
+        if self.state.actors[actor].at == At::Ending && !self.state.has_parts_in_flight(self.setup, actor) {
+            let ended = &mut self.state.actors[actor];
+            (ended.at, ended.id, ended.ended_in) = (At::Gone, None, None);
+            if let Some(parent) = self.setup.parent(actor) {
+                self.wind_up(parent);
+            }
+        }
+    }
+
+    /// A job that is given up goes on to hold its slots while parts of it are in flight.
+    fn ends_with_its_parts(&mut self, actor: usize, stage: usize) {
+        if self.state.has_parts_in_flight(self.setup, actor) {
+            let ending = &mut self.state.actors[actor];
+            (ending.at, ending.ended_in) = (At::Ending, Some(stage));
+        }
+    }
+
+    /// Puts what parts have left together with what the job has of the same class.
+    fn take_in(&mut self, actor: usize) -> Result<(), Broken> {
+        let id = self.id(actor);
+        for (part, class, bytes) in std::mem::take(&mut self.state.actors[actor].inherited) {
+            let piece = self.piece(actor, class);
+            if piece == 0 {
+                self.state.ledger.attach(id, class);
+            }
+            set(&mut self.state.actors[actor].pieces, class, piece + bytes);
+            self.state.ledger.drop_piece(part, class, Bytes::ZERO, &mut self.out);
+            self.pass_on()?;
+        }
+        Ok(())
     }
 
     fn withdraw(&mut self, actor: usize) -> Result<(), Broken> {
@@ -428,7 +585,7 @@ impl Step<'_> {
             At::Running(stage) => {
                 // The grant arrived, and nobody took it.
                 let left = std::mem::take(&mut self.state.actors[actor].left);
-                let peak = &self.setup.job(actor).profile.stages()[stage].peak;
+                let peak = &self.setup.profile(self.state, actor).stages()[stage].peak;
                 let mut granted: Granted =
                     left.into_iter().map(|(class, bytes)| (Resource::Class(class), bytes)).collect();
                 self.state.actors[actor].at = At::Between(stage);
@@ -443,12 +600,17 @@ impl Step<'_> {
             }
             _ => unreachable!("it waits, or has just been granted"),
         }
+        if let Some(parent) = self.setup.parent(actor) {
+            self.wind_up(parent);
+        }
         self.pass_on()
     }
 
     fn fail(&mut self, actor: usize) -> Result<(), Broken> {
         let id = self.id(actor);
+        let At::Running(stage) = self.state.actors[actor].at else { unreachable!("a stage is running") };
         self.return_extra(actor)?;
+        self.take_in(actor)?;
         for (class, bytes) in std::mem::take(&mut self.state.actors[actor].pieces) {
             self.state.ledger.drop_piece(id, class, Bytes(bytes), &mut self.out);
             self.pass_on()?;
@@ -456,6 +618,7 @@ impl Step<'_> {
         self.end_grant(actor);
         let again = self.state.actors[actor].retries_left > 0;
         self.state.actors[actor].at = if again { At::Failed } else { At::Gone };
+        self.ends_with_its_parts(actor, stage);
         self.pass_on()?;
         self.forget(actor)
     }
@@ -464,16 +627,26 @@ impl Step<'_> {
     fn forget(&mut self, actor: usize) -> Result<(), Broken> {
         let id = self.id(actor);
         self.state.ledger.end(id, &mut self.out);
-        if self.state.actors[actor].pieces.is_empty() {
-            self.state.actors[actor].id = None;
+        let known = &mut self.state.actors[actor];
+        if known.pieces.is_empty() && known.inherited.is_empty() && known.at != At::Ending {
+            known.id = None;
+        }
+        if let Some(parent) = self.setup.parent(actor) {
+            self.wind_up(parent);
         }
         self.pass_on()
     }
 
     /// Drops every reservation that is out.
     fn drop_all(&mut self, actor: usize) -> Result<(), Broken> {
-        self.state.actors[actor].at = At::Gone;
-        let id = self.state.actors[actor].id.take();
+        for (part, class, bytes) in std::mem::take(&mut self.state.actors[actor].inherited) {
+            self.state.ledger.drop_piece(part, class, Bytes(bytes), &mut self.out);
+            self.pass_on()?;
+        }
+        let id = self.state.actors[actor].id;
+        if self.state.actors[actor].at != At::Ending {
+            (self.state.actors[actor].at, self.state.actors[actor].id) = (At::Gone, None);
+        }
         for (class, bytes) in std::mem::take(&mut self.state.actors[actor].pieces) {
             let id = id.expect("who holds something is known");
             self.state.ledger.drop_piece(id, class, Bytes(bytes), &mut self.out);
@@ -506,17 +679,22 @@ impl Step<'_> {
             outcomes.remove(0);
             outcomes.append(&mut self.out);
         }
+        for actor in 0..self.state.actors.len() {
+            self.state.follow_choice(actor);
+        }
         Ok(())
     }
 
     fn granted(&mut self, actor: usize, stage: usize, granted: &Granted) -> Result<(), Broken> {
+        // What it holds has not changed yet, but for what it goes by from here on.
         let before = self.state.holdings(self.setup, actor);
+        self.state.actors[actor].choice = self.state.ledger.choice(self.id(actor));
         let missing: Vec<(Resource, u64)> = match self.setup.kind(actor) {
             Kind::Reservation(kind) => {
                 let held = self.piece(actor, kind.class);
                 vec![(kind.class.into(), kind.levels[stage].0 - held)]
             }
-            Kind::Job(job) => job.profile.stages()[stage]
+            Kind::Job(_) => self.setup.profile(self.state, actor).stages()[stage]
                 .peak
                 .iter()
                 .map(|(resource, peak)| {
@@ -550,7 +728,9 @@ impl Step<'_> {
         let name = Arc::clone(&self.setup.names[actor]);
         let justified = match refusal {
             Refusal::Closed => self.state.closed,
-            Refusal::ParentEnded => false,
+            Refusal::ParentEnded => {
+                self.setup.parent(actor).is_some_and(|parent| !family::has_room_for_parts(self.state, parent))
+            }
             Refusal::NeverFits(_) => rules::attainable(self.setup, self.state, actor).is_err(),
             Refusal::LoadFailed { .. } | Refusal::Lost(_) => false,
         };

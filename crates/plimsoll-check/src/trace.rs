@@ -117,7 +117,10 @@ fn what(setup: &Setup<'_>, before: &State, event: Event) -> String {
     };
     let name = |actor: usize, stage: usize| setup.stage_name(actor, stage);
     match event {
-        Event::Arrive(actor) => format!("arrives, asks for {}", name(actor, 0)),
+        Event::Arrive(actor) => match setup.parent(actor) {
+            Some(parent) => format!("is submitted as a part of {}, asks for {}", setup.names[parent], name(actor, 0)),
+            None => format!("arrives, asks for {}", name(actor, 0)),
+        },
         Event::Retry(actor) => format!("is submitted again, asks for {}", name(actor, 0)),
         Event::EndStage(actor) => {
             let (ended, next) = (stage(actor), stage(actor) + 1);

@@ -23,6 +23,8 @@ pub struct World {
     pub(crate) kinds: Vec<Kind>,
     /// The kind of each actor; actors of one kind stand together.
     pub(crate) actors: Vec<usize>,
+    /// Of each actor, the one that it is a part of.
+    pub(crate) parents: Vec<Option<usize>>,
     pub(crate) resizes: Vec<Resize>,
     pub(crate) closes: bool,
     pub(crate) invariants: Vec<(String, Invariant)>,
@@ -56,6 +58,7 @@ impl World {
             children: Vec::new(),
             kinds: Vec::new(),
             actors: Vec::new(),
+            parents: Vec::new(),
             resizes: Vec::new(),
             closes: false,
             invariants: Vec::new(),
@@ -70,7 +73,8 @@ impl World {
         self
     }
 
-    /// Adds `count` jobs of a kind. Each arrives at any moment, or never.
+    /// Adds `count` jobs of a kind. Each arrives at any moment, or never. Of [parts](JobKind::part_of) it adds as many to
+    /// each job that they are parts of.
     #[must_use]
     pub fn jobs(self, count: usize, kind: JobKind) -> World {
         self.with(count, Kind::Job(kind))
@@ -83,9 +87,26 @@ impl World {
     }
 
     fn with(mut self, count: usize, kind: Kind) -> World {
-        self.actors.extend(std::iter::repeat_n(self.kinds.len(), count));
+        let parents: Vec<Option<usize>> = match &kind {
+            Kind::Job(job) if job.part_of.is_some() => {
+                let parent = self.parent_kind(job).ok().flatten();
+                (0..self.actors.len()).filter(|&actor| Some(self.actors[actor]) == parent).map(Some).collect()
+            }
+            _ => vec![None],
+        };
+        for parent in parents {
+            self.actors.extend(std::iter::repeat_n(self.kinds.len(), count));
+            self.parents.extend(std::iter::repeat_n(parent, count));
+        }
         self.kinds.push(kind);
         self
+    }
+
+    /// The kind of the jobs that these are parts of.
+    pub(crate) fn parent_kind(&self, part: &JobKind) -> Result<Option<usize>, CheckError> {
+        let Some(parent) = &part.part_of else { return Ok(None) };
+        let at = self.kinds.iter().position(|kind| matches!(kind, Kind::Job(job) if job.name == *parent));
+        at.map(Some).ok_or_else(|| CheckError::NoSuchParent(parent.clone()))
     }
 
     /// Sets a new limit for a space, at any moment, once. Several are set in the order in which they are given here.
@@ -169,7 +190,9 @@ impl std::fmt::Debug for World {
 pub struct JobKind {
     pub(crate) name: String,
     pub(crate) profile: Profile,
+    pub(crate) alternatives: Vec<Profile>,
     pub(crate) really: Option<Profile>,
+    pub(crate) part_of: Option<String>,
     pub(crate) child: Option<String>,
     pub(crate) priority: i32,
     pub(crate) urgent: bool,
@@ -189,7 +212,9 @@ impl JobKind {
         JobKind {
             name: name.into(),
             profile,
+            alternatives: Vec::new(),
             really: None,
+            part_of: None,
             child: None,
             priority: 0,
             urgent: false,
@@ -202,6 +227,30 @@ impl JobKind {
             grows: None,
             holds_together: false,
         }
+    }
+
+    /// Lets the jobs be served by another profile as well, which has the same stages: see
+    /// [`JobSpec::or`](plimsoll::JobSpec::or).
+    #[must_use]
+    pub fn or(mut self, profile: Profile) -> JobKind {
+        self.alternatives.push(profile);
+        self
+    }
+
+    /// Makes the jobs parts of each job of another kind, which was added before and has made room for them with
+    /// [`Profile::parts`]: see [`JobSpec::part_of`](plimsoll::JobSpec::part_of).
+    ///
+    /// Each arrives at any moment in which its parent is in flight, or never. A stage of the parent that has room for parts
+    /// goes on until those that have arrived have ended. What a part leaves is held by its parent from then on.
+    #[must_use]
+    pub fn part_of(mut self, parent: &str) -> JobKind {
+        self.part_of = Some(parent.into());
+        self
+    }
+
+    /// The profiles in order of preference.
+    pub(crate) fn profiles(&self) -> impl Iterator<Item = &Profile> {
+        std::iter::once(&self.profile).chain(&self.alternatives)
     }
 
     /// What the jobs really hold, stage by stage, where that is not what they tell the ledger. For looking at a policy

@@ -122,6 +122,40 @@ fn a_job_that_is_dropped_ends_with_its_last_part_in_flight() {
 }
 
 #[test]
+fn a_job_whose_grant_is_given_back_stays_in_flight_for_its_parts() {
+    let ledger = ledger(7);
+    let all = ledger.reserve(WORK, Bytes(7)).wait().unwrap();
+    let mut job = ledger.submit(JobSpec::new("job", whole(2))).unwrap();
+    assert!(poll(&mut job, 0).is_pending());
+    drop(all);
+    // Granted, and nobody has looked yet.
+    let mut part = submit_part(&ledger, &job).unwrap();
+    let half = part.enter(0).wait().unwrap();
+    job.cancel_enter();
+    assert_eq!(held(&ledger), 2);
+    drop(half);
+    let mut prove = part.enter(1).wait().unwrap();
+    let proof = prove.take_all(PROOF);
+    drop((prove, part));
+    drop(job.enter(0).wait().unwrap());
+    let mut join = job.enter(1).wait().unwrap();
+    join.put_back(proof).unwrap();
+    drop((join, job));
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
+fn a_part_may_be_submitted_while_its_parent_waits_and_counts_with_what_that_waits_for() {
+    let profile = whole(2).stage("large", demand(7, 0), demand(0, 0));
+    let ledger = ledger(9);
+    let mut job = ledger.submit(JobSpec::new("job", profile)).unwrap();
+    drop(job.enter(0).wait().unwrap());
+    let cache = ledger.reserve(WORK, Bytes(5)).wait();
+    assert!(poll(&mut job, 2).is_pending() == cache.is_ok());
+    assert!(matches!(submit_part(&ledger, &job), Err(SubmitError::BeyondParent { needed: 12, claim: 7, .. })));
+}
+
+#[test]
 fn a_stage_that_leaves_no_room_for_unfinished_parts_is_not_entered() {
     let profile = whole(2).stage("large", demand(7, 0), demand(0, 0));
     let ledger = ledger(100);

@@ -132,6 +132,8 @@ pub struct LedgerState {
     next_age: u64,
     /// How many owners there ever were.
     born: u64,
+    /// A job in flight has changed its plan with a grant, and may claim less of something.
+    changed_plan: bool,
     /// Something was retained that may keep a waiting admission from ever being served.
     recheck: bool,
     closed: bool,
@@ -161,6 +163,7 @@ impl LedgerState {
             bypass: budget.bypass,
             next_age: 0,
             born: 0,
+            changed_plan: false,
             recheck: false,
             closed: false,
             outlived: 0,

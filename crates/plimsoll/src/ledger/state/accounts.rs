@@ -310,6 +310,26 @@ impl Accounts {
         lost
     }
 
+    /// Adds an amount of a resource that was charged in this account before.
+    pub(super) fn add_known(&self, account: AccountId, resource: Resource, amount: u64, to: &mut Amounts) {
+        if self.is_lost(resource.into()) {
+            return;
+        }
+        let within = match resource {
+            Resource::Class(class) => class.space().within(),
+            Resource::Slots(_) => None,
+        };
+        for kind in [Some(Kind::from(resource)), within.map(Kind::Space)].into_iter().flatten() {
+            let mut at = Some(account);
+            while let Some(account) = at {
+                if let Some(component) = self.own(account, kind) {
+                    to.add(component, amount);
+                }
+                at = self.accounts[account.0 as usize].parent;
+            }
+        }
+    }
+
     /// Whether an urgent account.
     pub(super) fn is_urgent(&self, account: AccountId) -> bool {
         self.accounts[account.0 as usize].is_urgent

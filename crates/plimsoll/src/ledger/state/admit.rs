@@ -373,7 +373,7 @@ impl LedgerState {
     }
 
     /// Lowers limits that were set lower at run time as far as what is held and the safety of the state allow.
-    fn lower_limits(&mut self) {
+    pub(super) fn lower_limits(&mut self) {
         for at in 0..self.accounts.components.len() {
             let Component { limit, target, held, .. } = self.accounts.components[at];
             if limit <= target {

@@ -8,6 +8,8 @@
 //!   the proof of progress is that of a job with that plan alone. The others only add chances.
 //! - *Changing the plan is a grant like any other.* The claim and the leavings of the other plan are put in place before
 //!   the state is checked; if it is not safe with them, the job goes by its old plan as if nothing had been tried.
+//! - *A change may open something up for others*: the job may claim less of something from then on. So the pass over the
+//!   requests in flight begins again after it. Each change is a grant, so this comes to an end.
 //! - *A job in flight changes to a plan only if what it holds is within what that plan brings to the stage*, in the same
 //!   account: nothing that it holds is then foreign to the plan.
 //! - *A plan whose claim is above a limit drops out* for as long as it is. A job of which no plan is left never fits.
@@ -259,6 +261,7 @@ impl LedgerState {
             let Some(before) = self.change_plan(id, at) else { continue };
             let granted = self.try_grant(id);
             if granted.is_some() {
+                self.changed_plan |= self.owners[id.0].in_flight() && before.at != at;
                 return granted;
             }
             self.restore_plan(id, before);
@@ -293,7 +296,7 @@ impl LedgerState {
                 self.owners[id.0].claim = claim;
             }
             family = self.join_family(id);
-            self.cover_parts_in(id, stage);
+            self.cover_parts(id);
         } else if at != before {
             self.adopt_plan(id, at);
         }

@@ -4,7 +4,7 @@
 //!
 //! - *Its parent's claim has room for it.* At each moment, of a parent in flight
 //!
-//!   > held + what its unfinished parts leave + the largest that one of them needs beside what it leaves ≤ claim
+//!   > held, or to be held in the stage that it waits for + what its unfinished parts leave + the largest that one of them needs beside what it leaves ≤ claim
 //!
 //!   so whenever the rest of the parent's claim is free, any one of its parts can run from its beginning to its end. It
 //!   is checked when a part is submitted and when the parent asks for another stage ([`family_need`]); it goes on to hold
@@ -22,7 +22,7 @@
 use smallvec::SmallVec;
 
 use super::amounts::{Amounts, ComponentId};
-use super::owner::{Declared, Owner, OwnerId, Phase, Want};
+use super::owner::{Declared, Owner, OwnerId, Phase, Waiting};
 use super::{LedgerState, Outcome, Refusal};
 use crate::Resource;
 use crate::ledger::error::{EnterError, SubmitError};
@@ -147,14 +147,22 @@ impl LedgerState {
         Err(SubmitError::BeyondParent { job: spec.name.clone(), parent, place, needed, claim })
     }
 
-    /// What a job holds, what its unfinished parts leave, and the most that one of them needs beside what it leaves.
+    /// What a job holds, or will hold in the stage that it waits for, what its unfinished parts leave, and the most that
+    /// one of them needs beside what it leaves.
     pub(super) fn family_need(&self, id: OwnerId) -> Amounts {
         self.family_need_with(id, None)
     }
 
     /// The same, with one more part: what it leaves, and what it needs beside that.
     fn family_need_with(&self, id: OwnerId, more: Option<(&Amounts, &Amounts)>) -> Amounts {
-        let mut need = self.owners[id.0].held.clone();
+        let owner = &self.owners[id.0];
+        let mut need = owner.held.clone();
+        if let Some(Waiting { want, .. }) = owner.waiting.as_ref().filter(|_| owner.in_flight()) {
+            // It may be granted before its parts are.
+            for (resource, missing) in owner.missing(*want) {
+                self.accounts.add_known(owner.account, resource, missing, &mut need);
+            }
+        }
         let mut largest = Amounts::default();
         for part in &self.owners[id.0].family.parts {
             let part = &self.owners[part.0];
@@ -189,20 +197,6 @@ impl LedgerState {
         let (job, stage) = (owner.name.clone(), plans.profile().stages()[stage].name);
         let claim = owner.claim.of(component);
         Err(EnterError::PartsUnfinished { job, stage, place: self.place(component), needed, claim })
-    }
-
-    /// Raises the claim of a job that is about to enter a stage so that there is room for its unfinished parts beside it.
-    /// Whoever calls this checks safety.
-    pub(super) fn cover_parts_in(&mut self, id: OwnerId, stage: usize) {
-        if self.owners[id.0].family.parts.is_empty() {
-            return;
-        }
-        let mut need = self.family_need(id);
-        let (account, missing) = (self.owners[id.0].account, self.owners[id.0].missing(Want::Stage(stage)));
-        for (resource, missing) in missing {
-            self.accounts.add(account, resource, missing, &mut need).expect("charged before, at submission");
-        }
-        self.owners[id.0].claim.raise_to(&need);
     }
 
     /// Raises a job's claim to what it needs for its unfinished parts. Where nothing was taken beyond what was declared,
@@ -266,6 +260,11 @@ impl LedgerState {
             self.note_moved(id, parent, resource, amount);
         }
         self.lower_claim(parent);
+        // It may wait for a stage; its claim is what its place in the order is made of.
+        if let Some(waiting) = self.dequeue(parent) {
+            self.owners[parent.0].waiting = Some(waiting);
+            self.take_place(parent);
+        }
     }
 
     /// Whoever answers for what was reserved under this name: the owner itself, or whoever took over from it.
@@ -288,8 +287,14 @@ impl LedgerState {
         }
     }
 
-    /// A job stands where it stood before its admission: it holds nothing and is not in flight.
+    /// A job stands where it stood before its admission: it holds nothing and is not in flight. Where parts of it have been
+    /// submitted meanwhile it stays in flight, before its first stage.
     pub(super) fn step_back(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
+        if !self.owners[id.0].family.parts.is_empty() {
+            let Declared::Job { again, .. } = &mut self.owners[id.0].declared else { unreachable!("it has parts") };
+            again.stays = true;
+            return;
+        }
         self.owners[id.0].phase = Phase::Fresh;
         self.in_flight.retain(|index| *index != id.0);
         self.leave_needs(id);

@@ -242,16 +242,19 @@ impl LedgerState {
             };
             out.extend(granted.map(|granted| Outcome::Granted(id, granted)));
         }
-        // What is retained with this grant may leave too little for others that wait.
-        if self.recheck {
+        // What is retained with this grant may leave too little for others that wait; a job that changed its plan may have
+        // left more.
+        if self.recheck || self.changed_plan {
             self.settle(out);
         }
     }
 
     pub(super) fn grant_growth(&mut self, out: &mut Vec<Outcome>) {
-        // Grants only get harder (`safety`), so whoever is passed over here need not be looked at again.
+        // Grants only get harder (`safety`), so whoever is passed over here need not be looked at again; unless a job
+        // changes its plan with a grant, and claims less of something from then on (`choice`).
+        self.changed_plan = false;
         let mut last = None;
-        loop {
+        'pass: loop {
             let batch = self.queues.growths_after(last);
             let Some(end) = batch.last() else { return };
             last = Some(*end);
@@ -261,6 +264,12 @@ impl LedgerState {
                     && let Some(granted) = self.try_grant_by_any_plan(id)
                 {
                     out.push(Outcome::Granted(id, granted));
+                    if std::mem::take(&mut self.changed_plan) {
+                        self.forget_unsafe();
+                        self.lower_limits();
+                        last = None;
+                        continue 'pass;
+                    }
                 }
             }
         }

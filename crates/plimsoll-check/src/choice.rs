@@ -1,0 +1,76 @@
+//! Jobs that may be served in more than one way, by the wording of the rules: a request is granted by the first plan by
+//! which that is possible. A job that is not admitted may go by any; one in flight, or a part of one, by those of its own
+//! account that bring along at least what it holds.
+
+use crate::event::At;
+use crate::facts::{Facts, OwnerFacts};
+use crate::family;
+use crate::setup::{Plan, Setup};
+use crate::state::State;
+use crate::world::Kind;
+
+/// The facts as they would be if a waiting owner went by a plan; `None` where it cannot.
+pub(crate) fn by_plan(
+    setup: &Setup<'_>,
+    state: &State,
+    facts: &Facts,
+    waiter: &OwnerFacts,
+    plan: &Plan,
+) -> Option<(Facts, OwnerFacts)> {
+    let At::Waiting(stage) = state.actors[waiter.actor].at else { return None };
+    let (Kind::Job(_), Some(profile)) = (setup.kind(waiter.actor), &plan.profile) else {
+        return Some((facts.clone(), waiter.clone()));
+    };
+    let stays = is_current(state, waiter, plan) && waiter.in_flight;
+    let mut changed = waiter.clone();
+    let peak = &profile.stages()[stage].peak;
+    if stays {
+        // It goes by this plan already, with whatever claim it has by now.
+    } else if waiter.in_flight || setup.parent(waiter.actor).is_some() {
+        let held = state.holdings(setup, waiter.actor);
+        let brought = |resource| stage.checked_sub(1).map_or(0, |before| profile.stages()[before].keep.of(resource));
+        let fits_in = held.iter().all(|&(resource, held)| held <= brought(resource));
+        let attainable = plan.claims[stage].iter().zip(&facts.target).all(|(claim, target)| claim <= target);
+        let is_surety = state.actors[waiter.actor].surety.is_some_and(|at| {
+            let surety = &setup.plans(waiter.actor)[at];
+            (surety.account, surety.choice) == (plan.account, plan.choice)
+        });
+        if plan.account != waiter.account || !fits_in || !(attainable || (is_surety && !waiter.in_flight)) {
+            return None;
+        }
+    }
+    if !stays {
+        changed.account = plan.account;
+        changed.leaves.clone_from(&plan.leaves);
+        changed.claim.clone_from(&plan.claims[if waiter.in_flight { stage } else { 0 }]);
+    }
+    let missing = peak.iter().map(|(resource, peak)| {
+        let held =
+            state.holdings(setup, waiter.actor).iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1);
+        (resource, peak.saturating_sub(held))
+    });
+    changed.need = Some(setup.vector(plan.account, missing));
+    let mut facts = facts.clone();
+    let owner = facts.owners.iter_mut().find(|owner| owner.actor == waiter.actor).expect("it waits");
+    owner.clone_from(&changed);
+    Some((facts, changed))
+}
+
+fn is_current(state: &State, waiter: &OwnerFacts, plan: &Plan) -> bool {
+    state.actors[waiter.actor].choice == plan.choice && waiter.account == plan.account
+}
+
+/// Raises the claims that the rules about parts raise when a request is granted: that of its parent, where it leaves more
+/// than was reckoned with, and its own, where it has parts.
+pub(crate) fn with_family(setup: &Setup<'_>, state: &State, facts: &mut Facts, actor: usize) {
+    for parent in setup.parent(actor).into_iter().chain([actor]) {
+        let is_parent = setup.parts(parent).any(|part| family::is_unfinished(state, part));
+        let known = facts.owners.iter().position(|owner| owner.actor == parent && owner.in_flight);
+        if let Some(at) = known.filter(|_| is_parent) {
+            let need = family::need(setup, state, facts, parent, None);
+            for (claim, need) in facts.owners[at].claim.iter_mut().zip(need) {
+                *claim = need.max(*claim);
+            }
+        }
+    }
+}

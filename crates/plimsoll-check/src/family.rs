@@ -1,0 +1,102 @@
+//! Jobs that are parts of others, by the wording of the rules.
+//!
+//! Of a job in flight holds at each moment: what it holds, what its unfinished parts leave, and the most that one of them
+//! needs beside what it leaves, is within its claim. A job is finished after its parts.
+
+use crate::event::At;
+use crate::facts::Facts;
+use crate::setup::{Plan, Setup, Vector};
+use crate::state::State;
+
+/// Whether a job has been admitted and goes on: parts of it may be submitted.
+pub(crate) fn has_room_for_parts(state: &State, parent: usize) -> bool {
+    let parent = &state.actors[parent];
+    let admitted = match parent.at {
+        At::Running(_) => true,
+        At::Waiting(stage) | At::Between(stage) => stage > 0,
+        _ => false,
+    };
+    admitted && !parent.abandoned
+}
+
+/// Whether a job was submitted and has not ended.
+pub(crate) fn is_unfinished(state: &State, actor: usize) -> bool {
+    matches!(state.actors[actor].at, At::Waiting(_) | At::Running(_) | At::Between(_) | At::Ending)
+}
+
+/// Whether parts of a job were submitted and have not ended.
+pub(crate) fn has_unfinished_parts(setup: &Setup<'_>, state: &State, actor: usize) -> bool {
+    setup.parts(actor).any(|part| is_unfinished(state, part))
+}
+
+/// Whether a stage of a job goes on until parts of it have ended.
+pub(crate) fn waits_for_parts(setup: &Setup<'_>, state: &State, actor: usize) -> bool {
+    let At::Running(stage) = state.actors[actor].at else { return false };
+    let has_room = !setup.profile(state, actor).stages()[stage].parts.is_empty();
+    has_room && !state.actors[actor].abandoned && has_unfinished_parts(setup, state, actor)
+}
+
+/// Whether a job only goes on when parts of it have ended.
+pub(crate) fn is_held_up(setup: &Setup<'_>, state: &State, actor: usize) -> bool {
+    let next_is_held_up = match state.actors[actor].at {
+        At::Between(stage) if stage > 0 => is_in_the_way_of_its_parts(setup, state, actor, stage),
+        _ => false,
+    };
+    waits_for_parts(setup, state, actor) || next_is_held_up
+}
+
+/// The plan that a part goes by until it is admitted: the first one for which its parent has room.
+fn surety<'s>(setup: &'s Setup<'_>, state: &State, part: usize) -> Option<&'s Plan> {
+    let at = state.actors[part].surety?;
+    Some(&setup.plans(part)[at])
+}
+
+/// What a job holds, what its unfinished parts leave, and the most that one of them needs beside what it leaves. With `more`,
+/// as if there were one more part that goes by that plan.
+pub(crate) fn need(setup: &Setup<'_>, state: &State, facts: &Facts, parent: usize, more: Option<&Plan>) -> Vector {
+    let owner = facts.owners.iter().find(|owner| owner.actor == parent).expect("it is in flight");
+    let mut need = owner.held.clone();
+    if let Some(asked) = owner.need.as_ref().filter(|_| owner.in_flight) {
+        need.iter_mut().zip(asked).for_each(|(need, asked)| *need += asked);
+    }
+    let mut largest = vec![0; need.len()];
+    for part in setup.parts(parent).filter(|part| is_unfinished(state, *part)) {
+        let Some(plan) = surety(setup, state, part) else { continue };
+        let now = facts.owners.iter().find(|owner| owner.actor == part).map(|owner| &owner.leaves);
+        for at in 0..need.len() {
+            need[at] += plan.leaves[at].max(now.map_or(0, |leaves| leaves[at]));
+            largest[at] = largest[at].max(plan.claims[0][at] - plan.leaves[at]);
+        }
+    }
+    for at in 0..need.len() {
+        if let Some(plan) = more {
+            need[at] += plan.leaves[at];
+            largest[at] = largest[at].max(plan.claims[0][at] - plan.leaves[at]);
+        }
+        need[at] += largest[at];
+    }
+    need
+}
+
+/// The first plan of a part for which its parent's claim has room, if there is one.
+pub(crate) fn plan_with_room(setup: &Setup<'_>, state: &State, part: usize) -> Option<usize> {
+    let parent = setup.parent(part)?;
+    let facts = Facts::of(setup, state);
+    let owner = facts.owners.iter().find(|owner| owner.actor == parent)?;
+    let has_room = |plan: &Plan| {
+        let need = need(setup, state, &facts, parent, Some(plan));
+        plan.account == owner.account && need.iter().zip(&owner.claim).all(|(need, claim)| need <= claim)
+    };
+    setup.plans(part).iter().position(has_room)
+}
+
+/// Whether a job that enters a stage has no room left beside it for its unfinished parts.
+pub(crate) fn is_in_the_way_of_its_parts(setup: &Setup<'_>, state: &State, actor: usize, stage: usize) -> bool {
+    let facts = Facts::of(setup, state);
+    let Some(owner) = facts.owners.iter().find(|owner| owner.actor == actor) else { return false };
+    let mut need = need(setup, state, &facts, actor, None);
+    for (at, more) in setup.missing(state, actor, owner.account, stage).into_iter().enumerate() {
+        need[at] += more;
+    }
+    has_unfinished_parts(setup, state, actor) && need.iter().zip(&owner.claim).any(|(need, claim)| need > claim)
+}
