@@ -81,6 +81,8 @@ pub enum What {
     Asked,
     /// A request was granted. What came with it follows as [`What::Changed`].
     Granted,
+    /// A job that is larger than a limit is admitted all the same, alone. [`What::Granted`] follows.
+    Forced,
     /// A request was taken back: cancelled, or out of time.
     Withdrawn,
     /// A request was refused for good.
@@ -168,6 +170,7 @@ impl What {
             What::Changed { .. } => "changed",
             What::Resized { .. } | What::ResizedSlots { .. } => "resized",
             What::Retired { .. } => "retired",
+            What::Forced => "forced",
             What::Closed => "closed",
             What::LoadStarted => "load_started",
             What::Loaded => "loaded",

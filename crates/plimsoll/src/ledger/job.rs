@@ -30,6 +30,8 @@ pub struct JobSpec {
     pub urgent: bool,
     /// It may [begin again](Job::restart) while it still holds something.
     pub restarts: bool,
+    /// It runs alone where it is larger than a limit.
+    pub alone_if_oversize: bool,
     /// The residencies that it needs, from its first stage to its end.
     pub needs: Vec<Need>,
     /// Other profiles by which it may be served, in order of preference.
@@ -55,7 +57,9 @@ impl JobSpec {
     pub fn new(name: &str, profile: Profile) -> JobSpec {
         let (priority, urgent, restarts, needs) = (0, false, false, Vec::new());
         let (alternatives, parent, ledger) = (Vec::new(), None, None);
-        JobSpec { name: name.into(), profile, priority, urgent, restarts, needs, alternatives, parent, ledger }
+        let alone_if_oversize = false;
+        let name = name.into();
+        JobSpec { name, profile, priority, urgent, restarts, alone_if_oversize, needs, alternatives, parent, ledger }
     }
 
     /// Adds another profile by which the job may be served: on another device, or with fewer bytes and slower. It has the
@@ -152,6 +156,21 @@ impl JobSpec {
     #[must_use]
     pub fn restarts(mut self) -> JobSpec {
         self.restarts = true;
+        self
+    }
+
+    /// Lets the job run alone where its claim is above a limit, instead of being refused.
+    ///
+    /// It is then admitted when nothing else is in flight in the ledger, or in the child whose limit it is above, but what is
+    /// declared as retained; and nobody is admitted beside it until it has ended. It waits for that as others wait: no
+    /// more than K later admissions pass it. While it runs, it exceeds the limit that was asked for, as far as its claim
+    /// says: whether the machine can bear that is for the caller to know. Each time is counted in
+    /// [`Snapshot::forced`](super::snapshot::Snapshot::forced).
+    ///
+    /// A job that [needs](JobSpec::needs) residencies, or is a part of another one, is refused all the same.
+    #[must_use]
+    pub fn alone_if_oversize(mut self) -> JobSpec {
+        self.alone_if_oversize = true;
         self
     }
 

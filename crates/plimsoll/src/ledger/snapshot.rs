@@ -31,6 +31,9 @@ pub struct Snapshot {
     pub outlived: u64,
     /// How often a reservation was grown beyond what its owner had declared.
     pub overdrawn: u64,
+    /// How many jobs were admitted alone although they were larger than a limit: see
+    /// [`JobSpec::alone_if_oversize`](crate::JobSpec::alone_if_oversize).
+    pub forced: u64,
     /// What was handed to the [`Reaper`](super::Reaper) and is not gone yet, space by space. It is still charged.
     pub reaping: Vec<Reaping>,
     /// How many values the reaper has freed.

@@ -23,6 +23,7 @@
 
 mod accounts;
 mod admit;
+mod alone;
 mod amounts;
 mod book;
 mod choice;
@@ -47,6 +48,7 @@ use smallvec::SmallVec;
 
 pub use self::accounts::{AccountId, Kind};
 use self::accounts::{Accounts, Component};
+use self::alone::Alone;
 use self::amounts::{Amounts, ComponentId};
 use self::book::Book;
 pub use self::family::Parent;
@@ -141,6 +143,10 @@ pub struct LedgerState {
     outlived: u64,
     /// How often a reservation was grown beyond what its owner had declared.
     overdrawn: u64,
+    /// How often a job was admitted alone, above a limit.
+    forced: u64,
+    /// The jobs that were admitted so, until they are looked at after their end.
+    alone: Vec<OwnerId>,
     /// How often a stage was to be run again.
     retried: u64,
     /// How often a job began again.
@@ -168,6 +174,8 @@ impl LedgerState {
             closed: false,
             outlived: 0,
             overdrawn: 0,
+            forced: 0,
+            alone: Vec::new(),
             retried: 0,
             restarted: 0,
             residencies: Residencies::default(),
@@ -194,7 +202,8 @@ impl LedgerState {
         let plans = self.plans_of(account, &spec)?;
         let (claim, leaves) = (plans.current().claims[0].clone(), plans.current().leaves.clone());
         let (again, next, restarts) = (Again::default(), 0, spec.restarts);
-        let declared = Declared::Job { plans, running: None, next, ending: false, restarts, again };
+        let alone = Alone { may: spec.alone_if_oversize && parent.is_none(), ..Alone::default() };
+        let declared = Declared::Job { plans, running: None, next, ending: false, restarts, again, alone };
         let owner = Owner { claim, leaves, ..Owner::new(spec.name.clone(), account, spec.priority, declared) };
         let mut needs: SmallVec<_> = spec.needs.iter().map(Need::id).collect();
         needs.sort();
@@ -724,6 +733,9 @@ impl LedgerState {
     }
 
     fn never_fits(&self, owner: &Owner) -> Option<NeverFits> {
+        if owner.may_run_alone() {
+            return None;
+        }
         let (component, claim) = self.unattainable(&self.with_needs(owner, &owner.claim))?;
         if let Declared::Job { plans, .. } = &owner.declared
             && plans.iter().any(|plan| self.unattainable(&self.with_needs(owner, &plan.claims[0])).is_none())

@@ -15,6 +15,7 @@ use crate::Resource;
 /// | `plimsoll_limit_bytes` | gauge | `space` | a limit that was set at run time |
 /// | `plimsoll_limit_slots` | gauge | `slots` | a number of slots that was set at run time |
 /// | `plimsoll_retired_bytes` | counter | `space` | bytes that were lost with their device |
+/// | `plimsoll_forced` | counter | | jobs that were admitted alone, above a limit |
 /// | `plimsoll_waiting` | gauge | | requests made and not yet answered |
 /// | `plimsoll_stages_retried`, `plimsoll_jobs_restarted` | counter | | what was to be run again |
 /// | `plimsoll_granted`, `plimsoll_refused`, `plimsoll_withdrawn` | counter | | how requests ended |
@@ -34,6 +35,7 @@ impl Metrics {
         describe_gauge!("plimsoll_limit_bytes", Unit::Bytes, "a limit that was set at run time");
         describe_gauge!("plimsoll_limit_slots", Unit::Count, "a number of slots that was set at run time");
         describe_counter!("plimsoll_retired_bytes", Unit::Bytes, "bytes that were lost with their device");
+        describe_counter!("plimsoll_forced", Unit::Count, "jobs that were admitted alone, above a limit");
         describe_gauge!("plimsoll_waiting", Unit::Count, "requests made and not yet answered");
         describe_counter!("plimsoll_stages_retried", Unit::Count, "stages that were to be run again");
         describe_counter!("plimsoll_jobs_restarted", Unit::Count, "jobs that began again");
@@ -73,6 +75,7 @@ impl Observer for Metrics {
                 gauge!("plimsoll_limit_bytes", "space" => space.key().to_string()).set(0.0);
                 counter!("plimsoll_retired_bytes", "space" => space.key().to_string()).increment(bytes.0);
             }
+            What::Forced => counter!("plimsoll_forced").increment(1),
             What::Asked => gauge!("plimsoll_waiting").increment(1),
             What::Granted => answered("plimsoll_granted"),
             What::Refused => answered("plimsoll_refused"),

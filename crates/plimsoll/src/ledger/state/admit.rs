@@ -115,6 +115,9 @@ impl LedgerState {
     /// Grants an admission if it fits, is safe, and passes nobody who may not be passed, by the first plan by which all of
     /// this is so. Also says whether it was held back by the last of these alone.
     pub(super) fn try_admit(&mut self, id: OwnerId) -> (Option<Granted>, bool) {
+        if self.is_beside_alone(id) {
+            return (None, false);
+        }
         let mut held_back = false;
         let age = self.age(id);
         for at in 0..self.plan_count(id) {
@@ -138,6 +141,11 @@ impl LedgerState {
             }
         }
         self.adopt_nominal_plan(id);
+        if !self.residencies.probing
+            && let Some(alone) = self.try_admit_alone(id)
+        {
+            return alone;
+        }
         (None, held_back)
     }
 
@@ -175,7 +183,7 @@ impl LedgerState {
     }
 
     /// Counts an admission that had this age with everybody that it has passed. It may wait again, for a load.
-    fn count_passed(&mut self, id: OwnerId, age: u64, exempt: &[OwnerId]) {
+    pub(super) fn count_passed(&mut self, id: OwnerId, age: u64, exempt: &[OwnerId]) {
         for other in self.queues.growths() {
             if other != id && !exempt.contains(&other) {
                 self.count_passing(other);
@@ -199,7 +207,7 @@ impl LedgerState {
         }
     }
 
-    fn age(&self, id: OwnerId) -> u64 {
+    pub(super) fn age(&self, id: OwnerId) -> u64 {
         self.owners[id.0].waiting.as_ref().expect("it waits").age
     }
 
@@ -326,7 +334,7 @@ impl LedgerState {
     }
 
     /// Turns a tentative charge into a grant.
-    fn commit(&mut self, id: OwnerId) -> Granted {
+    pub(super) fn commit(&mut self, id: OwnerId) -> Granted {
         let waiting = self.dequeue(id).expect("it waits");
         let owner = &mut self.owners[id.0];
         let granted = owner.missing(waiting.want);

@@ -123,6 +123,7 @@ impl LedgerState {
         let mut snapshot = Snapshot {
             outlived: self.outlived,
             overdrawn: self.overdrawn,
+            forced: self.forced,
             retried: self.retried,
             restarted: self.restarted,
             ..Snapshot::default()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::accounts::{AccountId, Accounts};
+use super::alone::Alone;
 use super::amounts::Amounts;
 use super::choice::Plans;
 use super::family::Family;
@@ -86,6 +87,8 @@ pub(super) enum Declared {
         restarts: bool,
         /// What is remembered for running it, or a stage of it, again.
         again: Again,
+        /// Whether it runs alone where it is larger than a limit.
+        alone: Alone,
     },
     /// A free-standing reservation.
     Standing {
@@ -222,6 +225,11 @@ impl Owner {
         };
         claim.raise_to(&self.held);
         claim
+    }
+
+    /// Whether it is a reservation that is not expected to come back while others wait.
+    pub(super) fn is_retained_standing(&self) -> bool {
+        matches!(self.declared, Declared::Standing { retained: true, .. })
     }
 
     pub(super) fn in_flight(&self) -> bool {

@@ -146,7 +146,10 @@ impl LedgerState {
     /// Whether a request can be served in one way only, by what it waits for alone.
     fn is_plain(&self, id: OwnerId) -> bool {
         let owner = &self.owners[id.0];
-        self.plan_count(id) == 1 && owner.needs.is_empty() && !self.accounts.is_urgent(owner.account)
+        self.plan_count(id) == 1
+            && owner.needs.is_empty()
+            && !owner.may_run_alone()
+            && !self.accounts.is_urgent(owner.account)
     }
 
     /// Lists a request that has just been put on its queue. Call [`unlist`](LedgerState::unlist) before it leaves.
