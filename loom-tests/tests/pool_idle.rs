@@ -4,7 +4,7 @@
 use plimsoll::pool::{Pool, PoolConfig, join, scope};
 
 fn pool(threads: usize) -> Pool {
-    Pool::new(PoolConfig { threads, ..PoolConfig::default() }).expect("threads")
+    Pool::new(PoolConfig { threads, spares: 0, ..PoolConfig::default() }).expect("threads")
 }
 
 /// Three threads: explored with at most two preemptions, or they would take minutes.
@@ -32,7 +32,7 @@ fn an_idle_worker_ends_with_its_pool() {
 /// Two workers, so that the wrong one may be woken, or one that is just leaving.
 #[test]
 fn the_end_of_a_pool_reaches_all_workers() {
-    loom::model(|| drop(pool(2)));
+    check_bounded(|| drop(pool(2)));
 }
 
 /// Steal against pop, and the thief's latch against the owner's sleep.

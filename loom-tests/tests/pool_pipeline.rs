@@ -8,7 +8,7 @@ use plimsoll::{Budget, Bytes, Class, Demand, Ledger, Profile, Space};
 const BUFFER: Class = Class::new("buffer", Space::HOST);
 
 fn pool() -> Pool {
-    Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).expect("a thread")
+    Pool::new(PoolConfig { threads: 1, spares: 0, ..PoolConfig::default() }).expect("a thread")
 }
 
 fn ledger() -> Ledger {

@@ -9,12 +9,15 @@
 //! outside [lends its core](block_on_external) to a spare thread. Idle workers sleep and cost nothing. How all that is
 //! done is told in `pool/README.md`.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
+mod affinity;
 mod config;
 mod deque;
 mod end;
 mod fork;
+#[cfg(feature = "rayon")]
+mod guests;
 mod idle;
 mod injector;
 mod job;
@@ -23,9 +26,12 @@ mod scope;
 mod tenants;
 mod worker;
 
+pub use affinity::{Affinity, AffinityError};
 pub use config::{PoolConfig, PoolError};
 pub use end::{Closed, Shutdown};
 pub use fork::{current_threads, for_each_chunk, join, map_indices};
+#[cfg(feature = "rayon")]
+pub use guests::with_rayon;
 pub use scope::{Scope, scope};
 
 use end::Crew;
@@ -47,17 +53,28 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`PoolError::NoThreads`], or [`PoolError::Thread`] when the system refuses one; those already started end.
+    /// [`PoolError::NoThreads`]; [`PoolError::Affinity`] if the cores asked for are not there or not allowed; or
+    /// [`PoolError::Thread`] when the system refuses one. Those already started end.
     pub fn new(config: PoolConfig) -> Result<Self, PoolError> {
-        let PoolConfig { threads, name, stack_bytes, spares } = config;
+        let PoolConfig { threads, name, stack_bytes, spares, affinity } = config;
         if threads == 0 {
             return Err(PoolError::NoThreads);
         }
-        let (shared, workers) = Shared::new(threads, spares, Hiring { name, stack_bytes });
+        let pins = affinity.resolve().map_err(PoolError::Affinity)?;
+        let is_pinned = pins.is_some();
+        let (shared, workers) = Shared::new(threads, spares, Hiring { name, stack_bytes, pins });
         // On failure the crew is dropped, and with it the threads that already run.
         let crew = Crew::new(shared);
         for (index, worker) in workers.into_iter().enumerate() {
-            crew.hire(worker).map_err(|source| PoolError::Thread { index, threads, source })?;
+            let refused = |source| PoolError::Thread { index, threads, source };
+            if is_pinned {
+                let (tell, hear) = mpsc::sync_channel(1);
+                crew.hire(worker, move |bound| _ = tell.send(bound)).map_err(refused)?;
+                let bound = hear.recv().expect("a thread that started says how it went");
+                bound.map_err(|source| PoolError::Affinity(AffinityError::Refused { index, source }))?;
+            } else {
+                crew.hire(worker, drop).map_err(refused)?;
+            }
         }
         Ok(Self { crew: Arc::new(crew) })
     }
@@ -113,8 +130,8 @@ impl Pool {
         };
         Worker::with_current(|worker| match worker {
             Some(worker) if worker.is_of(shared) => Ok(f()),
-            Some(worker) => worker.lend_core(|| job::run_elsewhere(submit, f)).map_err(Closed),
-            None => job::run_elsewhere(submit, f).map_err(Closed),
+            Some(worker) => worker.lend_core(|| job::run_elsewhere(submit, || {}, f)).map_err(Closed),
+            None => job::run_elsewhere(submit, || {}, f).map_err(Closed),
         })
     }
 

@@ -1,5 +1,7 @@
 //! What a pool is made of, and why it could not be made.
 
+use super::{Affinity, AffinityError};
+
 /// What a [`Pool`] is made of.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
@@ -13,12 +15,20 @@ pub struct PoolConfig {
     /// they wait outside; by default four for each of `threads`. They are started when they are first needed. With
     /// none left the core of a worker that waits lies idle.
     pub spares: usize,
+    /// Which cores the threads may use; by default all that the process may.
+    pub affinity: Affinity,
 }
 
 impl Default for PoolConfig {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-        Self { threads, name: "plimsoll".to_owned(), stack_bytes: 8 << 20, spares: 4 * threads }
+        Self {
+            threads,
+            name: "plimsoll".to_owned(),
+            stack_bytes: 8 << 20,
+            spares: 4 * threads,
+            affinity: Affinity::Anywhere,
+        }
     }
 }
 
@@ -28,6 +38,9 @@ pub enum PoolError {
     /// The configuration asks for no threads.
     #[error("a pool needs at least one thread; set `threads` to 1 or more")]
     NoThreads,
+    /// The threads cannot be bound to cores as asked.
+    #[error("the pool's threads cannot be bound to cores")]
+    Affinity(#[source] AffinityError),
     /// The operating system refused a thread.
     #[error("worker thread {index} of {threads} was refused; ask for fewer threads or raise the process's limit")]
     Thread {

@@ -1,6 +1,7 @@
 //! How a pool ends: [`Shutdown`], and the threads that are waited for.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use super::Pool;
@@ -78,8 +79,9 @@ impl Crew {
         Self { shared, threads: Mutex::new(Vec::new()) }
     }
 
-    pub(super) fn hire(&self, worker: Worker) -> std::io::Result<()> {
-        let thread = self.shared.start(worker).map_err(|(_, error)| error)?;
+    /// Gives a worker its thread.
+    pub(super) fn hire(&self, worker: Worker, bound: impl FnOnce(io::Result<()>) + Send + 'static) -> io::Result<()> {
+        let thread = self.shared.start(worker, bound).map_err(|(_, error)| error)?;
         lock(&self.threads).push(thread);
         Ok(())
     }

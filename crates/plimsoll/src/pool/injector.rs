@@ -30,6 +30,9 @@ pub(crate) struct Task {
 pub(crate) enum Turn {
     /// A later stage of a job under way, or a foreign thread's call: before it helps anybody.
     UnderWay,
+    /// A thread of rayon's within a stage that runs: after the forks of what runs.
+    #[cfg(feature = "rayon")]
+    Guest,
     /// The first stage of a job: after all that runs has been helped.
     NewJob,
 }
@@ -51,8 +54,9 @@ pub(super) struct Injector {
     /// Tasks in the queue, for a look without the lock: all, and those of jobs under way.
     len: AtomicUsize,
     len_under_way: AtomicUsize,
-    /// No longer open.
-    closing: AtomicBool,
+    /// Nothing will ever come out again; and somebody tells the workers.
+    finished: AtomicBool,
+    told: AtomicBool,
 }
 
 #[derive(Default)]
@@ -133,6 +137,7 @@ impl Injector {
         let task = entry.remove();
         queue.under_way -= usize::from(task.turn == Turn::UnderWay);
         self.show(&queue);
+        self.settle(&queue);
         Some(task)
     }
 
@@ -163,16 +168,14 @@ impl Injector {
         open
     }
 
-    /// Counts a job out. Returns whether the workers have to hear of it: a draining pool may now be finished.
-    pub(super) fn return_pass(&self) -> bool {
+    /// Counts a job out.
+    pub(super) fn return_pass(&self) {
         let mut queue = lock(&self.queue);
         queue.passes -= 1;
-        let last = queue.passes == 0;
-        let concerns_workers = last && queue.phase != Phase::Open;
-        if concerns_workers {
+        if queue.passes == 0 {
             self.vacant.notify_all();
         }
-        concerns_workers
+        self.settle(&queue);
     }
 
     /// Blocks until no pass is out.
@@ -189,7 +192,7 @@ impl Injector {
         if queue.phase == Phase::Open {
             queue.phase = Phase::Draining;
         }
-        self.closing.store(true, Ordering::Relaxed);
+        self.settle(&queue);
     }
 
     /// Takes nothing more, and gives out all that is queued.
@@ -199,7 +202,7 @@ impl Injector {
         queue.under_way = 0;
         let given_back = std::mem::take(&mut queue.tasks).into_values().collect();
         self.show(&queue);
-        self.closing.store(true, Ordering::Relaxed);
+        self.settle(&queue);
         given_back
     }
 
@@ -208,10 +211,22 @@ impl Injector {
         lock(&self.queue).phase == Phase::Open
     }
 
+    fn settle(&self, queue: &TaskQueue) {
+        if queue.is_finished() {
+            self.finished.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Nothing will ever come out again.
     pub(super) fn is_finished(&self) -> bool {
-        // Relaxed: whoever closes wakes all workers afterwards, and the idle protocol's fences order this look.
-        self.closing.load(Ordering::Relaxed) && lock(&self.queue).is_finished()
+        // Relaxed: who finds it so first wakes all workers, and the idle protocol's fences order the others' looks.
+        self.finished.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is finished and the caller has to tell all workers: true once.
+    pub(super) fn is_to_be_told(&self) -> bool {
+        // Relaxed: as above.
+        self.is_finished() && !self.told.swap(true, Ordering::Relaxed)
     }
 }
 

@@ -344,12 +344,17 @@ where
     }
 }
 
-/// Lends `f` to `submit`, as a job of its own, and blocks the calling thread, no worker of the pool, until it has run.
+/// Lends `f` to `submit`, as a job of its own, and blocks the calling thread until it has run. If the calling thread is a
+/// worker, whoever runs `f` must not need it. `meanwhile` is called once `f` was submitted.
 ///
 /// # Errors
 ///
 /// With `f`, if `submit` or whoever took the job from it gave it back.
-pub(super) fn run_elsewhere<F, R>(submit: impl FnOnce(JobRef) -> Result<(), JobRef>, f: F) -> Result<R, F>
+pub(super) fn run_elsewhere<F, R>(
+    submit: impl FnOnce(JobRef) -> Result<(), JobRef>,
+    meanwhile: impl FnOnce(),
+    f: F,
+) -> Result<R, F>
 where
     F: FnOnce() -> R + Send,
     R: Send,
@@ -359,7 +364,10 @@ where
     let abort = AbortOnUnwind;
     // SAFETY: `job` stays in this frame until it is done or back, and `abort` keeps the frame until then.
     match submit(unsafe { job.lend() }) {
-        Ok(()) => gate.wait_until(|| job.is_done()),
+        Ok(()) => {
+            meanwhile();
+            gate.wait_until(|| job.is_done());
+        }
         // Nobody else knows of it any more.
         Err(_back) => {}
     }

@@ -16,6 +16,8 @@ use crate::sync::{Condvar, Mutex, lock, thread, wait};
 /// The spares of a pool, and the cores that they may use.
 #[derive(Debug)]
 pub(super) struct Lending {
+    /// How many there are.
+    spares: usize,
     book: Mutex<Book>,
     bell: Condvar,
     /// More spares on duty than cores lent; written under the lock.
@@ -46,11 +48,11 @@ pub(super) struct Spare {
 }
 
 impl Lending {
-    /// `spares`, of which the last is called first.
-    pub(super) fn new(spares: Vec<Spare>) -> Self {
-        let book =
-            Book { lent: 0, on_duty: 0, resting: 0, calls: 0, unborn: spares, threads: Vec::new(), ended: false };
-        Self { book: Mutex::new(book), bell: Condvar::new(), surplus: AtomicBool::new(false) }
+    /// With these spares, of which the last is called first.
+    pub(super) fn new(unborn: Vec<Spare>) -> Self {
+        let spares = unborn.len();
+        let book = Book { lent: 0, on_duty: 0, resting: 0, calls: 0, unborn, threads: Vec::new(), ended: false };
+        Self { spares, book: Mutex::new(book), bell: Condvar::new(), surplus: AtomicBool::new(false) }
     }
 
     /// Lends the caller's core until the value is dropped. `start` gives a spare its first thread, if it can.
@@ -109,12 +111,18 @@ impl Lending {
 
     /// No spare is called any more, and those at rest end.
     pub(super) fn end(&self) {
+        if self.spares == 0 {
+            return;
+        }
         lock(&self.book).ended = true;
         self.bell.notify_all();
     }
 
     /// The threads of all spares, after the end.
     pub(super) fn threads(&self) -> Vec<thread::JoinHandle<()>> {
+        if self.spares == 0 {
+            return Vec::new();
+        }
         std::mem::take(&mut lock(&self.book).threads)
     }
 

@@ -372,3 +372,55 @@ fn a_stolen_fork_of_another_job_goes_back_where_everybody_finds_it() {
         }
     });
 }
+
+/// What the kernel has counted for the threads whose names begin so: times that they were put on a core, and ticks there.
+#[cfg(target_os = "linux")]
+fn activity(prefix: &str) -> Vec<(String, u64)> {
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let threads = std::fs::read_dir("/proc/self/task").expect("Linux").flatten();
+    let ours = threads.filter(|thread| read(thread.path().join("comm")).starts_with(prefix));
+    let counted = ours.map(|thread| {
+        let switches = read(thread.path().join("status"));
+        let switches =
+            switches.lines().filter_map(|line| line.split_once("_ctxt_switches:")?.1.trim().parse::<u64>().ok());
+        let stat = read(thread.path().join("stat"));
+        let ticks = stat.rsplit(") ").next().unwrap_or_default().split(' ').skip(11).take(2);
+        (stat.clone(), switches.sum::<u64>() + ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>())
+    });
+    counted.map(|(stat, count)| (stat.split(' ').next().unwrap_or_default().to_owned(), count)).collect()
+}
+
+/// The kernel has not run an idle worker once while much went on elsewhere: no polling, no time-outs.
+#[cfg(target_os = "linux")]
+#[test]
+fn workers_that_wait_use_no_processor() {
+    let still =
+        Pool::new(PoolConfig { threads: 3, name: "still".to_owned(), ..PoolConfig::default() }).expect("threads");
+    let ledger = crate::Ledger::new(crate::Budget::new().space(crate::Space::HOST, crate::Bytes(1)));
+    let class = crate::Class::new("buffer", crate::Space::HOST);
+    let byte = move || crate::Demand::new().bytes(class, crate::Bytes(1));
+    let profile = move |_: &()| crate::Profile::new().stage("only", byte(), crate::Demand::new());
+    let pipeline = crate::pipeline::Pipeline::builder(&ledger, &still, profile).stage("only", |_, ()| Ok::<_, ()>(()));
+    let pipeline = pipeline.build().expect("a pipeline");
+    let held = ledger.reserve(class, crate::Bytes(1)).try_now().expect("free");
+    let waits = pipeline.submit("waits for memory", ()).expect("taken on");
+    spin_until(|| still.sleeping() == 3);
+    // Announced is not yet asleep: until the kernel counts no more.
+    let mut before = activity("still");
+    let settled = |before: &mut Vec<_>| {
+        (0..1000).for_each(|_| std::thread::yield_now());
+        let now = activity("still");
+        std::mem::replace(before, now.clone()) == now
+    };
+    while !settled(&mut before) {}
+    assert_eq!(before.len(), 3);
+    let busy = pool(2);
+    for _ in 0..500 {
+        assert_eq!(busy.install(|| fib(12)), 144);
+    }
+    assert_eq!(activity("still"), before);
+    assert!(!waits.has_ended());
+    drop(held);
+    waits.wait().expect("a result");
+    assert_ne!(activity("still"), before, "what is measured moves when they work");
+}

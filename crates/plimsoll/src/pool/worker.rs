@@ -4,6 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::affinity::Pins;
 use super::deque::{Deque, Stealer, Strays};
 use super::idle::{Idle, Want};
 use super::injector::{Injector, Run, Task};
@@ -34,6 +35,7 @@ pub(super) struct Shared {
 pub(super) struct Hiring {
     pub(super) name: String,
     pub(super) stack_bytes: usize,
+    pub(super) pins: Option<Pins>,
 }
 
 /// One worker as the others see it.
@@ -76,17 +78,25 @@ impl Shared {
         self.threads
     }
 
-    /// Starts a worker's thread.
-    pub(super) fn start(&self, worker: Worker) -> Result<thread::JoinHandle<()>, (Worker, std::io::Error)> {
-        let Hiring { name, stack_bytes } = &self.hiring;
+    /// Starts a worker's thread. `bound` hears whether it could be bound to the cores that are meant for it.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        worker: Worker,
+        bound: impl FnOnce(std::io::Result<()>) + Send + 'static,
+    ) -> Result<thread::JoinHandle<()>, (Worker, std::io::Error)> {
+        let Hiring { name, stack_bytes, .. } = &self.hiring;
         let builder = thread::Builder::new().name(format!("{name}-{}", worker.index)).stack_size(*stack_bytes);
         self.idle.take_seat(worker.index);
         // A closure that is refused is gone, so the worker is handed over beside it.
         let seat = Arc::new(Mutex::new(Some(worker)));
         let taken = seat.clone();
+        let shared = self.clone();
         let live = move || {
-            let worker = lock(&taken).take();
-            worker.expect("handed over").live();
+            let worker = lock(&taken).take().expect("handed over");
+            let spare = worker.index >= shared.threads;
+            bound(shared.hiring.pins.as_ref().map_or(Ok(()), |pins| pins.bind(worker.index, spare)));
+            drop(shared);
+            worker.live();
         };
         builder.spawn(live).map_err(|error| (lock(&seat).take().expect("nobody took it"), error))
     }
@@ -105,13 +115,13 @@ impl Shared {
     /// Takes no more jobs; the workers end when those under way have ended and the queue is empty.
     pub(super) fn drain(&self) {
         self.injector.drain();
-        self.idle.wake_all();
+        self.tell_the_end();
     }
 
     /// Takes nothing more and gives back what has not begun; the workers end after the tasks that they run.
     pub(super) fn abort(&self) {
         let tasks = self.injector.abort();
-        self.end();
+        self.tell_the_end();
         self.tenants.give_up();
         for task in tasks {
             match task.run {
@@ -125,15 +135,16 @@ impl Shared {
 
     /// Counts a job out that was let in by `injector.take_pass`.
     pub(super) fn return_pass(&self) {
-        if self.injector.return_pass() {
-            self.idle.wake_all();
-        }
+        self.injector.return_pass();
+        self.tell_the_end();
     }
 
-    /// Tells every worker of the pool's end.
-    fn end(&self) {
-        self.lending.end();
-        self.idle.wake_all();
+    /// Tells every worker of the pool's end, if it has come.
+    fn tell_the_end(&self) {
+        if self.injector.is_to_be_told() {
+            self.lending.end();
+            self.idle.wake_all();
+        }
     }
 
     /// The berths of the workers that ever had a thread.
@@ -189,7 +200,7 @@ impl Worker {
             let worker = current.get_or_init(|| self);
             while worker.run() == Leave::ToRest && worker.shared.lending.rest() {}
             // Whoever sleeps may not have seen that the last task was the last.
-            worker.shared.end();
+            worker.shared.tell_the_end();
         });
     }
 
@@ -201,12 +212,20 @@ impl Worker {
         let back = Back(&self.lent);
         let lent = self.shared.lending.lend(|Spare { index, deque }| {
             let spare = Worker::new(&self.shared, index, deque);
-            self.shared.start(spare).map_err(|(spare, _)| Spare { index, deque: spare.deque })
+            // A spare that cannot be bound is of use all the same.
+            self.shared.start(spare, drop).map_err(|(spare, _)| Spare { index, deque: spare.deque })
         });
         let result = f();
         drop(lent);
         drop(back);
         result
+    }
+
+    /// Queues something that workers may do on behalf of the current job, if they are free.
+    #[cfg(feature = "rayon")]
+    pub(super) fn invite(&self, turn: super::injector::Turn, run: Box<dyn FnOnce() + Send>) {
+        // A pool that ends has nobody to spare: then the job does without.
+        let _ = self.shared.submit(Task { tag: self.job(), turn, stages_left: 0, run: Run::Stage(run) });
     }
 
     #[inline]

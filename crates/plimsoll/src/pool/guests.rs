@@ -1,0 +1,101 @@
+//! Rayon inside a stage, on the workers' own threads.
+//!
+//! Rayon lets whoever builds a pool run the pool's threads. So a section builds one of its own, small and short-lived,
+//! and its threads are workers of ours: the calling worker is the first, and the others come as workers are free, each
+//! from between two tasks, and leave when the section ends. No thread is added, so no core is used twice.
+//!
+//! Rayon's work belongs to the job that opened the section, and a worker inside it runs nothing else. So the rule that
+//! a worker that waits helps its own job only holds here too.
+
+use std::any::Any;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use rayon_core::ThreadPoolBuilder;
+
+use super::injector::Turn;
+use super::job::{self, JobRef};
+use super::worker::Worker;
+use crate::sync::{Mutex, lock};
+
+/// Calls `f` so that what it does with rayon runs on this pool's threads, for code that uses rayon inside a stage.
+///
+/// The calling worker takes part, and so does every other worker of the pool that becomes free meanwhile. Never do more
+/// threads run than the pool has. A worker that has come stays until `f` returns, even if rayon has nothing for it.
+/// What `f` started with `rayon::spawn` is waited for. `f` itself may move to another of the pool's threads. Inside
+/// another call of `with_rayon`, and outside of a pool, it just calls `f`: there, that is on rayon's global pool.
+///
+/// `rayon::current_num_threads` says how many threads there may be at most. Do not wait until all of them take part, as
+/// `rayon::broadcast` does: some may come late, or never.
+///
+/// # Panics
+///
+/// With the panic of `f`, or else the first of a closure given to `rayon::spawn`.
+///
+/// # Examples
+///
+/// ```
+/// use plimsoll::pool::{Pool, PoolConfig, with_rayon};
+/// use rayon::prelude::*;
+///
+/// let pool = Pool::new(PoolConfig { threads: 2, ..PoolConfig::default() })?;
+/// let sum = pool.install(|| with_rayon(|| (0..1000u64).into_par_iter().map(|x| x * x).sum::<u64>()));
+/// assert_eq!(sum, 332_833_500);
+/// # Ok::<(), plimsoll::pool::PoolError>(())
+/// ```
+pub fn with_rayon<F, R>(f: F) -> R
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+{
+    Worker::with_current(|worker| match worker {
+        Some(worker) if rayon_core::current_thread_index().is_none() => section(worker, f),
+        _ => f(),
+    })
+}
+
+fn section<F, R>(worker: &Worker, f: F) -> R
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+{
+    let stray_panic: Arc<Mutex<Option<Box<dyn Any + Send>>>> = Arc::default();
+    let keep_panic = stray_panic.clone();
+    let mut threads = Vec::with_capacity(worker.threads());
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(worker.threads())
+        .panic_handler(move |panic| _ = lock(&keep_panic).get_or_insert(panic))
+        .spawn_handler(|thread| {
+            threads.push(thread);
+            Ok(())
+        })
+        .build()
+        .expect("nothing is started that could be refused");
+    let mut threads = threads.into_iter();
+    let first = threads.next().expect("a pool has a thread");
+    for thread in threads {
+        worker.invite(Turn::Guest, Box::new(move || thread.run()));
+    }
+    let submit = |work: JobRef| {
+        let (pool, inside) = {
+            let pool = Arc::new(pool);
+            (pool.clone(), pool)
+        };
+        pool.spawn(move || {
+            Worker::with_current(|on| work.execute(on.expect("a section's threads are workers")));
+            // The last handle: its threads leave when what was spawned has run.
+            drop(inside);
+        });
+        drop(pool);
+        Ok(())
+    };
+    let result = job::run_elsewhere(submit, || first.run(), f);
+    let Ok(result) = result else { unreachable!("rayon gives nothing back") };
+    if let Some(panic) = lock(&stray_panic).take() {
+        resume_unwind(panic);
+    }
+    result
+}
+
+#[cfg(all(test, not(plimsoll_loom)))]
+mod tests;
