@@ -8,6 +8,8 @@ mod lanes;
 mod memory;
 #[path = "device/pipelines.rs"]
 mod pipelines;
+#[path = "device/resident.rs"]
+mod resident;
 #[path = "device/several.rs"]
 mod several;
 #[path = "device/sharing.rs"]
