@@ -2,6 +2,7 @@
 
 mod ci;
 mod deny;
+mod fuzz;
 mod lint;
 mod loom;
 mod miri;
@@ -9,6 +10,8 @@ mod msrv;
 mod mutants;
 mod package;
 mod sh;
+mod shuttle;
+mod soak;
 mod test;
 mod tidy;
 mod tools;
@@ -36,6 +39,12 @@ enum Task {
     Lint,
     /// The loom models of the shipped code.
     Loom(loom::Args),
+    /// The shuttle tests: dozens of tasks over the shipped shell, in random interleavings that can be replayed.
+    Shuttle(shuttle::Args),
+    /// Random traces against the oracle, and random threads, for as long as you like.
+    Soak(soak::Args),
+    /// The fuzz target: traces that a fuzzer finds, against the oracle.
+    Fuzz(fuzz::Args),
     /// Builds each mutant and checks that the suite catches it.
     Mutants(mutants::Args),
     /// miri on the code that uses `unsafe` (needs a nightly toolchain with miri).
@@ -71,6 +80,9 @@ fn run() -> Result<()> {
         Task::Ci(args) => ci::run(&args),
         Task::Lint => lint::run(),
         Task::Loom(args) => loom::run(&args),
+        Task::Shuttle(args) => shuttle::run(&args),
+        Task::Soak(args) => soak::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Mutants(args) => mutants::run(&args),
         Task::Miri => miri::run(),
         Task::Deny => deny::run(),

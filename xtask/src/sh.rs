@@ -69,3 +69,11 @@ fn describe(command: &Command) -> String {
     }
     line
 }
+
+/// The triple of this machine.
+pub(crate) fn host() -> Result<String> {
+    let out = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: ")).context("`rustc -vV` names no host")?;
+    Ok(host.to_owned())
+}

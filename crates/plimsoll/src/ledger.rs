@@ -16,6 +16,7 @@ pub mod snapshot;
 pub mod state;
 
 mod charged;
+mod clock;
 mod get;
 mod grant;
 mod handle;

@@ -9,12 +9,29 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-#[cfg(not(plimsoll_loom))]
+#[cfg(not(any(plimsoll_loom, plimsoll_shuttle)))]
 mod imp {
     pub(super) use std::sync::{Condvar, Mutex};
 
     pub(crate) use std::sync::{Arc, MutexGuard, atomic};
     pub(crate) use std::{thread, thread_local};
+}
+
+#[cfg(plimsoll_shuttle)]
+mod imp {
+    pub(super) use shuttle::sync::{Condvar, Mutex};
+
+    pub(crate) use shuttle::sync::{MutexGuard, atomic};
+    pub(crate) use shuttle::thread;
+    pub(crate) use std::sync::Arc;
+
+    /// shuttle's, which takes no `const` block.
+    macro_rules! shuttle_thread_local {
+        (static $name:ident: $type:ty = const { $init:expr };) => {
+            shuttle::thread_local! { static $name: $type = $init; }
+        };
+    }
+    pub(crate) use shuttle_thread_local as thread_local;
 }
 
 #[cfg(plimsoll_loom)]

@@ -5,6 +5,8 @@
 mod explore;
 #[path = "ledger_state/oracle.rs"]
 mod oracle;
+#[path = "ledger_state/quick.rs"]
+mod quick;
 #[path = "ledger_state/traces.rs"]
 mod traces;
 #[path = "ledger_state/world.rs"]

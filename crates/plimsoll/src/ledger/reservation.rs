@@ -192,7 +192,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.inner.event(|state, out| state.drop_piece(self.id, self.class, self.bytes, out));
+        self.inner.drop_piece(self.id, self.class, self.bytes);
     }
 }
 

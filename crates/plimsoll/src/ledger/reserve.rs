@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
+use std::sync::Arc as StdArc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,9 +23,16 @@ use crate::{Bytes, Class};
 #[must_use = "a request does nothing until it is waited for"]
 #[derive(Debug)]
 pub struct Reserve {
-    inner: Arc<Inner>,
+    /// Goes over to the reservation with the grant.
+    inner: Option<Arc<Inner>>,
     account: AccountId,
-    standing: Standing,
+    class: Class,
+    bytes: Bytes,
+    /// The class's, unless it was given another one.
+    name: Option<StdArc<str>>,
+    max: Option<Bytes>,
+    priority: i32,
+    retained: bool,
     place: &'static Location<'static>,
     seat: Option<SeatId>,
 }
@@ -32,34 +40,43 @@ pub struct Reserve {
 impl Reserve {
     #[track_caller]
     pub(super) fn new(inner: Arc<Inner>, account: AccountId, class: Class, bytes: Bytes) -> Reserve {
-        let name = class.name().into();
-        let standing = Standing { name, class, bytes, max: None, priority: 0, retained: false };
-        Reserve { inner, account, standing, place: Location::caller(), seat: None }
+        Reserve {
+            inner: Some(inner),
+            account,
+            class,
+            bytes,
+            name: None,
+            max: None,
+            priority: 0,
+            retained: false,
+            place: Location::caller(),
+            seat: None,
+        }
     }
 
     /// Declares the most that [`Reservation::grow`] will ask for. It is part of the claim: others are admitted only if
     /// this much can still be served.
     pub fn max(mut self, bytes: Bytes) -> Reserve {
-        self.standing.max = Some(bytes);
+        self.max = Some(bytes);
         self
     }
 
     /// Names the reservation in reports and errors; the class's name otherwise.
     pub fn name(mut self, name: &str) -> Reserve {
-        self.standing.name = name.into();
+        self.name = Some(name.into());
         self
     }
 
     /// Sets the priority: higher goes first, 0 otherwise.
     pub fn priority(mut self, priority: i32) -> Reserve {
-        self.standing.priority = priority;
+        self.priority = priority;
         self
     }
 
     /// Declares that the bytes are not coming back while others wait, as those of a key that is kept for the life of the
     /// process. Others are then admitted only within what is left, and refused at once where that can never do.
     pub fn retained(mut self) -> Reserve {
-        self.standing.retained = true;
+        self.retained = true;
         self
     }
 
@@ -68,8 +85,11 @@ impl Reserve {
     /// # Errors
     ///
     /// [`ReserveError::WouldWait`] where [`wait`](Reserve::wait) would wait, and its other errors.
-    pub fn try_now(self) -> Result<Reservation, ReserveError> {
-        match self.inner.ask_now(self.place, |now, state, out| self.open(now, state, out))? {
+    pub fn try_now(mut self) -> Result<Reservation, ReserveError> {
+        if let Some(reservation) = self.try_at_once() {
+            return Ok(reservation);
+        }
+        match self.inner().ask_now(self.place, |now, state, out| self.open(now, state, out))? {
             Ok((id, verdict)) => self.conclude(id, verdict),
             Err(shortage) => Err(ReserveError::WouldWait(Box::new(shortage))),
         }
@@ -94,12 +114,15 @@ impl Reserve {
     }
 
     fn wait_at_most(mut self, timeout: Option<Duration>) -> Result<Reservation, ReserveError> {
-        let seat = match self.inner.ask(self.place, |now, state, out| self.open(now, state, out))? {
+        if let Some(reservation) = self.try_at_once() {
+            return Ok(reservation);
+        }
+        let seat = match self.inner().ask(self.place, |now, state, out| self.open(now, state, out))? {
             Answer::Now(id, verdict) => return self.conclude(id, verdict),
             Answer::Later(seat) => seat,
         };
         self.seat = Some(seat);
-        let waited = self.inner.wait(seat, timeout);
+        let waited = self.inner().wait(seat, timeout);
         self.seat = None;
         self.conclude_wait(seat, waited, timeout.unwrap_or_default())
     }
@@ -108,11 +131,11 @@ impl Reserve {
     #[cfg(feature = "tokio")]
     pub(super) fn give_up(&mut self, after: Duration) -> Result<Reservation, ReserveError> {
         let seat = self.seat.take().expect("it waits");
-        let waited = self.inner.wait_no_longer(seat);
+        let waited = self.inner().wait_no_longer(seat);
         self.conclude_wait(seat, waited, after)
     }
 
-    fn conclude_wait(&self, seat: SeatId, waited: Waited, after: Duration) -> Result<Reservation, ReserveError> {
+    fn conclude_wait(&mut self, seat: SeatId, waited: Waited, after: Duration) -> Result<Reservation, ReserveError> {
         match waited {
             Waited::Verdict(verdict) => self.conclude(seat.owner, verdict),
             Waited::TimedOut(shortage) => Err(ReserveError::TimedOut { after, shortage: Box::new(shortage) }),
@@ -120,18 +143,43 @@ impl Reserve {
         }
     }
 
-    fn open(&self, now: u64, state: &mut LedgerState, out: &mut Vec<Outcome>) -> Result<OwnerId, ReserveError> {
-        state.open(now, self.account, self.standing.clone(), out)
+    /// Takes the bytes if that is a matter of nobody else.
+    fn try_at_once(&mut self) -> Option<Reservation> {
+        let is_simple = self.account == AccountId::ROOT && self.name.is_none() && self.max.is_none() && !self.retained;
+        if !is_simple {
+            return None;
+        }
+        let id = self.inner().open_at_once(self.place, self.class, self.bytes, self.priority)?;
+        Some(self.reservation(id))
     }
 
-    fn conclude(&self, id: OwnerId, verdict: Verdict) -> Result<Reservation, ReserveError> {
-        let Standing { class, bytes, .. } = self.standing;
+    /// What was granted. The request is over.
+    fn reservation(&mut self, id: OwnerId) -> Reservation {
+        let inner = self.inner.take().expect("a request is granted once");
+        Reservation::new(inner, id, self.class, self.bytes).with_place(self.place)
+    }
+
+    fn inner(&self) -> &Inner {
+        self.inner.as_ref().expect("a request that was granted is not polled again")
+    }
+
+    fn standing(&self) -> Standing {
+        let Reserve { class, bytes, max, priority, retained, .. } = *self;
+        let name = self.name.clone().unwrap_or_else(|| class.name().into());
+        Standing { name, class, bytes, max, priority, retained }
+    }
+
+    fn open(&self, now: u64, state: &mut LedgerState, out: &mut Vec<Outcome>) -> Result<OwnerId, ReserveError> {
+        state.open(now, self.account, self.standing(), out)
+    }
+
+    fn conclude(&mut self, id: OwnerId, verdict: Verdict) -> Result<Reservation, ReserveError> {
         match verdict {
-            Verdict::Granted(_) => Ok(Reservation::new(self.inner.clone(), id, class, bytes).with_place(self.place)),
+            Verdict::Granted(_) => Ok(self.reservation(id)),
             Verdict::Refused(Refusal::NeverFits(error)) => Err(ReserveError::NeverFits(error)),
             Verdict::Refused(Refusal::ParentEnded) => unreachable!("only jobs have parents"),
             Verdict::Refused(Refusal::Lost(error)) => Err(ReserveError::Lost(error)),
-            Verdict::Refused(Refusal::Closed) => Err(ReserveError::Closed { who: self.standing.name.clone() }),
+            Verdict::Refused(Refusal::Closed) => Err(ReserveError::Closed { who: self.standing().name }),
             Verdict::Refused(Refusal::LoadFailed { .. }) => unreachable!("a reservation needs no residency"),
         }
     }
@@ -143,12 +191,17 @@ impl Future for Reserve {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let seat = match self.seat {
             Some(seat) => seat,
-            None => match self.inner.ask(self.place, |now, state, out| self.open(now, state, out))? {
-                Answer::Now(id, verdict) => return Poll::Ready(self.conclude(id, verdict)),
-                Answer::Later(seat) => *self.seat.insert(seat),
-            },
+            None => {
+                if let Some(reservation) = self.try_at_once() {
+                    return Poll::Ready(Ok(reservation));
+                }
+                match self.inner().ask(self.place, |now, state, out| self.open(now, state, out))? {
+                    Answer::Now(id, verdict) => return Poll::Ready(self.conclude(id, verdict)),
+                    Answer::Later(seat) => *self.seat.insert(seat),
+                }
+            }
         };
-        match self.inner.poll(seat, cx.waker()) {
+        match self.inner().poll(seat, cx.waker()) {
             None => Poll::Pending,
             Some(verdict) => {
                 self.seat = None;
@@ -161,8 +214,8 @@ impl Future for Reserve {
 impl Drop for Reserve {
     fn drop(&mut self) {
         if let Some(seat) = self.seat.take() {
-            let Standing { class, bytes, .. } = self.standing;
-            self.inner.leave(seat, |state, _, out| state.drop_piece(seat.owner, class, bytes, out));
+            let (class, bytes) = (self.class, self.bytes);
+            self.inner().leave(seat, |state, _, out| state.drop_piece(seat.owner, class, bytes, out));
         }
     }
 }

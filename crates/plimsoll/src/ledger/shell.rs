@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use slab::Slab;
 
 use self::residents::Residents;
+use super::clock::Clock;
 use super::error::Shortage;
 use super::handle::Handles;
 use super::origin::Origins;
@@ -30,7 +31,7 @@ use super::snapshot::Snapshot;
 use super::state::{Granted, LedgerState, Outcome, OwnerId, Refusal};
 use crate::observe::Observer;
 use crate::sync::{self, Arc, Condvar, Mutex, MutexGuard};
-use crate::{Budget, Bytes, Space};
+use crate::{Budget, Bytes, Class, Space};
 
 /// What all handles share.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub(super) struct Inner {
     shell: Mutex<Shell>,
     /// Somebody waits for the ledger to become quiet.
     quiet: Condvar,
-    made: Instant,
+    clock: Clock,
     /// Reservations that are out as numbers.
     pub(super) handles: Handles,
 }
@@ -126,12 +127,12 @@ impl Inner {
             residents: Residents::default(),
             graves: Graves::default(),
         };
-        Inner { shell: Mutex::new(shell), quiet: Condvar::new(), made: Instant::now(), handles: Handles::new() }
+        Inner { shell: Mutex::new(shell), quiet: Condvar::new(), clock: Clock::new(), handles: Handles::new() }
     }
 
     /// Nanoseconds since the ledger was made.
     pub(super) fn now(&self) -> u64 {
-        u64::try_from(self.made.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.clock.exact()
     }
 
     /// Reads the state.
@@ -181,6 +182,32 @@ impl Inner {
         let result = shell.apply(f);
         self.deliver(shell);
         result
+    }
+
+    /// Takes a simple reservation of the root, if nobody waits and it is there. Looks at no clock but the coarse one.
+    pub(super) fn open_at_once(
+        &self,
+        place: &'static Location<'static>,
+        class: Class,
+        bytes: Bytes,
+        priority: i32,
+    ) -> Option<OwnerId> {
+        let mut shell = sync::lock(&self.shell);
+        let owner = shell.state.open_at_once(class, bytes, priority)?;
+        let now = self.clock.coarse();
+        shell.origins.asked(owner, place, now);
+        shell.origins.granted(owner, now);
+        Some(owner)
+    }
+
+    /// Drops a piece of a reservation.
+    pub(super) fn drop_piece(&self, owner: OwnerId, class: Class, bytes: Bytes) {
+        let mut shell = sync::lock(&self.shell);
+        if shell.waiting_for_quiet == 0 && shell.state.drop_at_once(owner, class, bytes) {
+            return;
+        }
+        shell.apply(|state, out| state.drop_piece(owner, class, bytes, out));
+        self.deliver(shell);
     }
 
     /// Asks for something that may have to be waited for.

@@ -34,6 +34,7 @@ mod loads;
 mod owner;
 mod owners;
 mod queues;
+mod quick;
 mod record;
 mod residency;
 mod resize;
@@ -56,6 +57,7 @@ pub use self::owner::OwnerId;
 use self::owner::{Declared, Owner, Phase, Want};
 use self::owners::Owners;
 use self::queues::Queues;
+use self::quick::Quick;
 pub use self::record::Change;
 use self::record::Record;
 use self::residency::Residencies;
@@ -127,6 +129,7 @@ pub struct LedgerState {
     queues: Queues,
     /// Derived from the owners.
     book: Book,
+    quick: Quick,
     /// How many free-standing reservations are declared as retained.
     retained_owners: usize,
     classes: Vec<(Resource, ClassTotals)>,
@@ -162,6 +165,7 @@ impl LedgerState {
             accounts: Accounts::new(budget),
             owners: Owners::default(),
             book: Book::default(),
+            quick: Quick::default(),
             retained_owners: 0,
             in_flight: Vec::new(),
             queues: Queues::default(),

@@ -421,7 +421,26 @@ pub(crate) fn order_exists(free: Limits, parties: &[Party]) -> bool {
         })
 }
 
+/// A world of `jobs` jobs, everything switched on.
+pub(crate) fn random_world(seed: u64, jobs: usize) -> World {
+    let mut dice = Dice(seed);
+    let limits = [dice.roll(3, 12), dice.roll(1, 4), dice.roll(1, 3)];
+    // Some profiles are made for larger limits, and never fit.
+    let wide = [limits[0] + 2, limits[1] + 1, limits[2]];
+    let profiles: Vec<_> = (0..4)
+        .map(|kind| {
+            let (stages, result) = (dice.roll(1, 3) as usize, dice.roll(0, 3) == 0);
+            dice.profile(if kind == 3 { wide } else { limits }, stages, result)
+        })
+        .collect();
+    let jobs = (0..jobs).map(|_| (profiles[dice.roll(0, 3) as usize].clone(), dice.roll(0, 2) as i32 - 1)).collect();
+    let at = dice.roll(0, 2) as usize;
+    let resize = Some((at, if dice.roll(0, 3) == 0 { limits[at] + 3 } else { dice.roll(0, limits[at]) }));
+    World { limits, bypass: dice.roll(0, 3) as u32, jobs, trouble: true, resize, early: true }
+}
+
 /// Splitmix64: small, seedable, and the same everywhere.
+#[derive(Debug)]
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {

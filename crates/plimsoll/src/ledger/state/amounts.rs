@@ -62,6 +62,12 @@ impl Amounts {
         }
     }
 
+    /// Sets the amount of the one component that there is, to more than zero.
+    pub(super) fn set_only(&mut self, amount: u64) {
+        debug_assert!(self.0.len() == 1 && amount != 0);
+        self.0[0].1 = amount;
+    }
+
     /// Raises each component to at least `other`'s.
     pub(super) fn raise_to(&mut self, other: &Amounts) {
         for (component, amount) in other.iter() {

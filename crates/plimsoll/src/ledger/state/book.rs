@@ -208,6 +208,12 @@ impl LedgerState {
         safe
     }
 
+    /// Whether the state is safe as far as the book alone can tell, which has no entry for what was just charged.
+    pub(super) fn is_safe_by_the_book(&mut self) -> bool {
+        self.update_book();
+        self.is_kept_in_the_book() && self.book.is_safe(&self.accounts.components)
+    }
+
     /// The same from the start, as `safety` has it.
     fn is_safe_at_length(&self, also: Option<OwnerId>) -> bool {
         let owners = self.in_flight.iter().copied().chain(also.map(|id| id.0)).map(|index| &self.owners[index]);

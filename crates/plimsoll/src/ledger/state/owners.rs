@@ -32,6 +32,16 @@ impl Owners {
         self.slab.remove(index)
     }
 
+    /// Inserts an owner that no book has an entry for.
+    pub(super) fn insert_unmarked(&mut self, owner: Box<Owner>) -> usize {
+        self.slab.insert(owner)
+    }
+
+    /// Removes an owner that no book has an entry for.
+    pub(super) fn remove_unmarked(&mut self, index: usize) -> Box<Owner> {
+        self.slab.remove(index)
+    }
+
     pub(super) fn get(&self, index: usize) -> Option<&Owner> {
         self.slab.get(index).map(|owner| &**owner)
     }

@@ -29,6 +29,10 @@ impl LedgerState {
         self.record.changes.clear();
     }
 
+    pub(super) fn is_recording(&self) -> bool {
+        self.record.on
+    }
+
     /// Whether changes are recorded and were not taken yet.
     pub fn has_changes(&self) -> bool {
         !self.record.changes.is_empty()

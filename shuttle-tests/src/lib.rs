@@ -1,0 +1,1 @@
+//! shuttle tests of the shipped code; they are in `tests/`.
