@@ -395,6 +395,10 @@ impl Inner {
         loop {
             // A statement of its own, so that the lock is released before anybody is called.
             let batch = sync::lock(&self.shell).outbox.next_batch();
+            #[cfg(plimsoll_mutant = "baton-down-late")]
+            if batch.is_none() {
+                sync::lock(&self.shell).outbox.put_down();
+            }
             let Some(batch) = batch else { return };
             for observer in batch.deliver() {
                 let mut shell = sync::lock(&self.shell);

@@ -485,7 +485,8 @@ impl LedgerState {
         let Declared::Job { plans, running, .. } = &owner.declared else { panic!("a reservation has no stage to end") };
         let stage = running.expect("a stage is running");
         let keep = plans.profile().stages()[stage].keep.clone();
-        self.give_back_slots(id, |slots| keep.of(slots));
+        let is_late = !cfg!(plimsoll_mutant = "permit-back-at-stage-end");
+        self.give_back_slots(id, |slots| if is_late { keep.of(slots) } else { 0 });
         self.note(id, What::StageEnded);
         let Declared::Job { running, next, again, .. } = &mut self.owners[id.0].declared else {
             unreachable!("checked above")
