@@ -1,7 +1,10 @@
 //! The pipeline's trips, as shipped: waking against parking, cancelling against driving, hand-over against shutdown.
 #![cfg(plimsoll_loom)]
 
-use plimsoll::pipeline::{JobError, Pipeline};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use plimsoll::pipeline::{FanIn, JobError, Pipeline, Runtime};
 use plimsoll::pool::{Pool, PoolConfig};
 use plimsoll::{Budget, Bytes, Class, Demand, Ledger, Profile, Space};
 
@@ -66,5 +69,78 @@ fn a_hand_over_during_shutdown_returns_everything() {
         assert!(ticket.has_ended());
         assert!(ledger.snapshot().is_empty());
         assert!(matches!(ticket.wait(), Ok(()) | Err(JobError::ShutDown { .. })));
+    });
+}
+
+/// Polls a future on a thread of its own.
+fn runtime() -> Runtime {
+    struct Bell(loom::sync::Notify);
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            self.0.notify();
+        }
+    }
+    Runtime::new(|mut task| {
+        loom::thread::spawn(move || {
+            let bell = Arc::new(Bell(loom::sync::Notify::new()));
+            let waker = Waker::from(bell.clone());
+            while task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+                bell.0.wait();
+            }
+        });
+    })
+}
+
+/// A future that waits once meets its cancellation: the ticket is answered once, and the bytes are back, whoever wins.
+#[test]
+fn a_future_is_polled_or_dropped_but_not_lost() {
+    loom::model(|| {
+        let (ledger, pool) = (ledger(), pool());
+        let all = || Demand::new().bytes(BUFFER, Bytes(1));
+        let profile = move |_: &()| Profile::new().stage("only", all(), Demand::new());
+        let pipeline = Pipeline::builder(&ledger, &pool, profile)
+            .async_stage("only", &runtime(), |cx, ()| async move {
+                let held = cx.take(BUFFER, Bytes(1));
+                let mut polled = false;
+                std::future::poll_fn(|cx| {
+                    if std::mem::replace(&mut polled, true) {
+                        return Poll::Ready(());
+                    }
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                })
+                .await;
+                drop(held);
+                Ok::<_, ()>(())
+            })
+            .build()
+            .expect("a pipeline");
+        let ticket = pipeline.submit("job", ()).expect("taken on");
+        ticket.cancel();
+        assert!(matches!(ticket.wait(), Ok(()) | Err(JobError::Cancelled { .. })));
+        assert!(ledger.snapshot().is_empty());
+    });
+}
+
+/// The parent is parked while its part runs; the part's end is what it waits for.
+#[test]
+fn the_last_part_wakes_its_parent() {
+    loom::model(|| {
+        let (ledger, pool) = (ledger(), pool());
+        let part = || Profile::new().stage("part", Demand::new().bytes(BUFFER, Bytes(1)), Demand::new());
+        let profile = move |_: &()| Profile::new().stage("fan", Demand::new(), Demand::new()).parts(1, &part());
+        let pipeline = Pipeline::builder(&ledger, &pool, profile)
+            .fan_out(
+                "fan",
+                |_, ()| Ok::<_, ()>(((), [()])),
+                move |_| part(),
+                |parts| parts.stage("part", |_, ()| Ok(())),
+                FanIn::InOrder,
+                |_, (), made| Ok(made.len()),
+            )
+            .build()
+            .expect("a pipeline");
+        assert_eq!(pipeline.submit("job", ()).expect("taken on").wait().expect("a result"), 1);
+        assert!(ledger.snapshot().is_empty());
     });
 }

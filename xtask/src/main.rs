@@ -41,7 +41,7 @@ enum Task {
     Loom(loom::Args),
     /// The shuttle tests: dozens of tasks over the shipped shell, in random interleavings that can be replayed.
     Shuttle(shuttle::Args),
-    /// Random traces against the oracle, and random threads, for as long as you like.
+    /// Random traces against the oracle and random threads, or (`soak pipeline`) jobs with everything that can go wrong.
     Soak(soak::Args),
     /// The fuzz target: traces that a fuzzer finds, against the oracle.
     Fuzz(fuzz::Args),

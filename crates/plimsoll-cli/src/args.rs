@@ -27,6 +27,7 @@ Examples:
   plimsoll prove letter.txt
   plimsoll prove letter.txt --memory 512MiB --threads 4
   plimsoll prove letter.txt --output /tmp/letter.json
+  plimsoll prove letter.txt --trace letter.jsonl
   plimsoll prove letter.txt --json | jq .memory.resident_peak_bytes";
 
 const VERIFY_EXAMPLES: &str = "\
@@ -80,6 +81,13 @@ pub struct Prove {
     /// By default FILE.proof.json beside the file.
     #[arg(long, short, value_name = "PATH")]
     pub output: Option<PathBuf>,
+
+    /// Write what happens to this file, as it happens: one JSON object a line
+    ///
+    /// Who holds and waits for how much memory, and which step of which partition runs. It says nothing of what is in the file
+    /// to prove. A trace that cannot be written to its end is a warning, and the proof goes on.
+    #[arg(long, value_name = "PATH")]
+    pub trace: Option<PathBuf>,
 
     /// Where the proving key comes from
     #[arg(long, value_enum, default_value_t)]
@@ -153,7 +161,10 @@ mod tests {
         let cli = Cli::try_parse_from(["plimsoll", "prove", "letter.txt"]).unwrap();
         let Command::Prove(prove) = cli.command else { panic!("prove") };
         assert_eq!(prove.setup, Setup::InsecureDev);
-        assert_eq!((prove.memory, prove.threads, prove.output, prove.json), (None, None, None, false));
+        assert_eq!(
+            (prove.memory, prove.threads, prove.output, prove.trace, prove.json),
+            (None, None, None, None, false)
+        );
     }
 
     #[test]

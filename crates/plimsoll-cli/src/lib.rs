@@ -29,6 +29,7 @@ pub mod progress;
 pub mod proof_file;
 pub mod proving;
 pub mod signals;
+pub mod trace;
 pub mod verify;
 
 use args::{Cli, Command};

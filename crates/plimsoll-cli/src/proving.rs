@@ -5,13 +5,11 @@
 
 use std::cell::RefCell;
 use std::io::Read;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll::ledger::snapshot::Snapshot;
-use plimsoll::pipeline::{Event, JobError, Pipeline, Rejection, StageCx, StageStats};
+use plimsoll::pipeline::{JobError, Pipeline, Rejection, StageCx, StageStats};
 use plimsoll::pool::Pool;
-use plimsoll::{Ledger, Profile};
+use plimsoll::{Grant, Ledger, Profile};
 use plimsoll_groth16::footprint::STAGES;
 use plimsoll_groth16::prover::{Blinding, ProveError, Prover};
 use plimsoll_groth16::{BatchVerifier, PreparedVerifyingKey, Proof, VerifyError, first_invalid};
@@ -48,7 +46,7 @@ pub enum ProvingError {
         /// From 0.
         partition: u64,
         /// How.
-        source: Box<JobError<StageFault>>,
+        source: Box<JobError<ProveError>>,
     },
     /// A proof made here does not verify.
     #[error("the proof made for partition {partition} is not valid ({source}); nothing was written")]
@@ -69,17 +67,6 @@ fn chain_of(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
-}
-
-/// Why a stage ended without a result.
-#[derive(Debug, thiserror::Error)]
-pub enum StageFault {
-    /// A signal came before it began.
-    #[error("interrupted")]
-    Interrupted,
-    /// The prover failed.
-    #[error(transparent)]
-    Prove(#[from] ProveError),
 }
 
 /// What is public about a partition; it travels beside the witness.
@@ -105,7 +92,7 @@ struct Done {
     proof: Proof,
 }
 
-type FilePipeline = Pipeline<Partition, Done, StageFault>;
+type FilePipeline = Pipeline<Partition, Done, ProveError>;
 
 /// What a run says about itself.
 #[derive(Clone, Debug)]
@@ -147,8 +134,7 @@ impl Proving<'_> {
         writer: &mut ProofWriter,
         on_done: impl Fn(u64),
     ) -> Result<Run, ProvingError> {
-        let in_flight = Arc::new(InFlight::default());
-        let pipeline = self.pipeline(&in_flight)?;
+        let pipeline = self.pipeline()?;
         let result = self.deliver(&pipeline, partitions, writer, on_done);
         // After a failure: what is under way ends at its next step, and gives back what it holds.
         pipeline.cancel_all();
@@ -158,51 +144,50 @@ impl Proving<'_> {
             digest,
             stages: pipeline.stats(),
             ledger: self.ledger.snapshot(),
-            in_flight_peak: in_flight.peak.load(Ordering::Relaxed),
+            in_flight_peak: pipeline.begun_peak(),
             verify_seconds,
         })
     }
 
-    fn pipeline(&self, in_flight: &Arc<InFlight>) -> Result<FilePipeline, Rejection> {
+    fn pipeline(&self) -> Result<FilePipeline, Rejection> {
         let [synthesise, evaluate, quotient, commit, b_g2, assemble] = STAGES;
-        let prover = |interrupt: &Interrupt| (self.prover.clone(), interrupt.clone());
         let profile = self.profile.clone();
-        let observed = in_flight.clone();
-        let builder = Pipeline::builder(self.ledger, self.pool, move |_: &Partition| profile.clone());
-        let (p, i) = prover(self.interrupt);
-        let builder = builder.stage(synthesise, move |cx: &mut StageCx<'_>, partition: Partition| {
-            go_on(&i)?;
-            let claim = Claim::of(&partition);
-            Ok::<_, StageFault>((claim, p.synthesise(cx.grant(), PartitionCircuit::new(partition))?))
-        });
-        let (p, i) = prover(self.interrupt);
-        let builder = builder.stage(evaluate, move |cx, (claim, witness)| {
-            go_on(&i)?;
-            Ok((claim, p.evaluate(cx.grant(), witness)?))
-        });
-        let (p, i) = prover(self.interrupt);
-        let builder = builder.stage(quotient, move |cx, (claim, evaluated)| {
-            go_on(&i)?;
-            Ok((claim, p.quotient(cx.grant(), evaluated)?))
-        });
-        let (p, i) = prover(self.interrupt);
-        let builder = builder.stage(commit, move |cx, (claim, quotient)| {
-            go_on(&i)?;
-            Ok((claim, p.commit(cx.grant(), quotient)?))
-        });
-        let (p, i) = prover(self.interrupt);
-        let builder = builder.stage(b_g2, move |cx, (claim, committed)| {
-            go_on(&i)?;
-            Ok((claim, p.b_g2(cx.grant(), committed)?))
-        });
-        let (p, _) = prover(self.interrupt);
-        builder
-            .stage(assemble, move |_, (claim, openings)| {
-                Ok(Done { claim, proof: p.assemble(openings, Blinding::from_os()).proof })
+        Pipeline::builder(self.ledger, self.pool, move |_: &Partition| profile.clone())
+            .stage(synthesise, {
+                let synthesise =
+                    self.step(|prover, grant, partition| prover.synthesise(grant, PartitionCircuit::new(partition)));
+                move |cx: &mut StageCx<'_>, partition| synthesise(cx, (Claim::of(&partition), partition))
+            })
+            .stage(evaluate, self.step(Prover::evaluate))
+            .stage(quotient, self.step(Prover::quotient))
+            .stage(commit, self.step(Prover::commit))
+            .stage(b_g2, self.step(Prover::b_g2))
+            .stage(assemble, {
+                let prover = self.prover.clone();
+                move |_, (claim, openings)| {
+                    Ok(Done { claim, proof: prover.assemble(openings, Blinding::from_os()).proof })
+                }
             })
             .largest(self.profile.clone())
-            .observe(move |event| observed.count(event))
             .build()
+    }
+
+    /// A step of the prover as a stage: what is public travels beside what it works on. It does not begin after a signal.
+    fn step<In, Out>(
+        &self,
+        run: impl Fn(&Prover, &mut Grant, In) -> Result<Out, ProveError> + Send + Sync + 'static,
+    ) -> impl Fn(&mut StageCx<'_>, (Claim, In)) -> Result<(Claim, Out), ProveError> + Send + Sync + 'static
+    where
+        In: 'static,
+        Out: 'static,
+    {
+        let (prover, interrupt) = (self.prover.clone(), self.interrupt.clone());
+        move |cx, (claim, value)| {
+            if interrupt.is_set() {
+                return Err(ProveError::Stopped);
+            }
+            Ok((claim, run(&prover, cx.grant(), value)?))
+        }
     }
 
     fn deliver<R: Read>(
@@ -246,10 +231,6 @@ impl Proving<'_> {
     }
 }
 
-fn go_on(interrupt: &Interrupt) -> Result<(), StageFault> {
-    if interrupt.is_set() { Err(StageFault::Interrupted) } else { Ok(()) }
-}
-
 /// Proofs on their way to the file: verified first, many in one check.
 struct Checked<'a> {
     key: &'a PreparedVerifyingKey,
@@ -287,28 +268,5 @@ impl Checked<'_> {
             self.written += 1;
         }
         Ok(())
-    }
-}
-
-/// Counts the partitions under way: from the beginning of the first stage to the end.
-#[derive(Debug, Default)]
-struct InFlight {
-    now: AtomicUsize,
-    peak: AtomicUsize,
-}
-
-impl InFlight {
-    fn count(&self, event: &Event) {
-        match event {
-            Event::StageBegan { stage, .. } if *stage == STAGES[0] => {
-                let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
-                self.peak.fetch_max(now, Ordering::Relaxed);
-            }
-            // A job that never began ends, too; the count is for show and saturates.
-            Event::JobEnded { .. } => {
-                let _ = self.now.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| now.checked_sub(1));
-            }
-            _ => {}
-        }
     }
 }

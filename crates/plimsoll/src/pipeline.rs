@@ -12,6 +12,10 @@
 //! - **Every job ends** with a result or a [`JobError`], and has then returned all that does not travel with the result.
 //!   That holds for errors, panics, cancellation, and a dropped ticket or pipeline.
 //!
+//! Stages run on workers of the pool ([`stage`](Builder::stage)), on threads of a [`Carrier`] such as a device
+//! ([`stage_on`](Builder::stage_on)), or as futures ([`async_stage`](Builder::async_stage)); a stage can split its job into
+//! parts ([`fan_out`](Builder::fan_out)). How jobs move between them is told in `pipeline/README.md`.
+//!
 //! ```
 //! use plimsoll::pipeline::Pipeline;
 //! use plimsoll::pool::{Pool, PoolConfig};
@@ -44,7 +48,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::Profile;
-use crate::ledger::{JobSpec, Ledger};
+use crate::ledger::Ledger;
 use crate::pool::Pool;
 use crate::sync::lock;
 
@@ -54,12 +58,17 @@ mod clock;
 mod cx;
 mod drift;
 mod error;
+mod fan;
+mod intake;
+mod lay;
 mod line;
 mod options;
 mod paced;
 pub mod pacing;
 mod retry;
 mod run_all;
+#[cfg(feature = "stream")]
+mod run_stream;
 mod stage;
 mod stats;
 mod task;
@@ -72,12 +81,15 @@ pub use certificate::{Backlog, Certificate};
 pub use cx::StageCx;
 pub(crate) use cx::Stop;
 pub use drift::{Drift, Learning, WINDOW};
-pub use error::{JobError, Rejected, Rejection};
+pub use error::{JobError, PartError, Rejected, Rejection};
+pub use fan::FanIn;
 pub use options::{JobOptions, Known, URGENT};
 pub use paced::{PaceReport, RopeReport};
 pub use pacing::Pacing;
 pub use retry::{Failure, Retry};
 pub use run_all::RunAll;
+#[cfg(feature = "stream")]
+pub use run_stream::RunStream;
 pub use stage::{Carrier, Errand};
 pub use stats::{Event, StageStats};
 pub use task::{Runtime, Task, TaskCx};
@@ -95,12 +107,14 @@ use trip::{Delivery, Trip};
 pub struct Pipeline<In, Out, E: Send + 'static> {
     line: Arc<Line<E>>,
     profile: ProfileOf<In>,
+    alternatives: Option<AlternativesOf<In>>,
     certificate: Option<Certificate>,
     // Declared last: the pool may end only after the pipeline has.
     _pool: Pool,
     types: PhantomData<fn(In) -> Out>,
 }
 
+type AlternativesOf<In> = Box<dyn Fn(&In) -> Vec<Profile> + Send + Sync>;
 type ProfileOf<In> = Box<dyn Fn(&In) -> Profile + Send + Sync>;
 
 impl<In: Send + 'static, E: Send + 'static> Pipeline<In, In, E> {
@@ -145,6 +159,19 @@ where
         RunAll::new(self, inputs.into_iter())
     }
 
+    /// Runs a job for each item of a stream of options (or just a name) and input, such as an `async_channel::Receiver`, and
+    /// yields the results as a stream.
+    ///
+    /// The next item is taken only when the first stage of the one before has begun. See [`RunStream`].
+    #[cfg(feature = "stream")]
+    pub fn run_stream<S, N>(&self, inputs: S) -> RunStream<'_, In, Out, E, S>
+    where
+        S: futures_core::Stream<Item = (N, In)>,
+        N: Into<JobOptions>,
+    {
+        RunStream::new(self, inputs)
+    }
+
     /// Refuses further jobs. Those under way go on.
     pub fn close(&self) {
         self.line.close(false);
@@ -165,14 +192,19 @@ where
         self.line.in_flight()
     }
 
-    /// What each stage has done so far, in order.
+    /// The most jobs that were under way at once: whose first stage had begun, and which had not ended.
+    pub fn begun_peak(&self) -> usize {
+        self.line.begun_peak()
+    }
+
+    /// What each stage has done so far, in order; behind one that fans out, the stages of its parts.
     pub fn stats(&self) -> Vec<StageStats> {
-        self.line.stages.iter().map(|stage| stage.meter.read(stage.name)).collect()
+        self.line.stats()
     }
 
     /// What the stages held, against what was declared for them: the worst of their last [`WINDOW`] runs, in order of stages.
     pub fn drift(&self) -> Vec<Drift> {
-        self.line.drifts.report(|index| self.line.stages[index].name)
+        self.line.drift()
     }
 
     /// What the budget means for the [largest job](Builder::largest), if that was declared.
@@ -226,18 +258,13 @@ where
             return Err((input, reason));
         }
         let class = self.line.paced.classify(&self.line.ledger, &profile);
-        let take_on = |profile: &Profile| {
-            let tied = self.line.paced.tie(self.line.ties.with(profile));
-            let spec = JobSpec { name: options.name.clone(), ..JobSpec::new("", tied) };
-            self.line.ledger.submit(spec.priority(options.priority))
-        };
-        // What was learned never makes a job impossible that would fit as it was declared.
-        let corrected = self.line.drifts.correct(&profile).and_then(|profile| take_on(&profile).ok());
-        let job = match corrected.map_or_else(|| take_on(&profile), Ok) {
+        let mut profiles = vec![profile];
+        profiles.extend(self.alternatives.iter().flat_map(|alternatives| alternatives(&input)));
+        let job = match self.line.take_on(&profiles, &options, None) {
             Ok(job) => job,
             Err(reason) => return Err((input, reason.into())),
         };
-        let trip = Trip::new(&self.line, job, profile, class, options, Box::new(input), delivery);
+        let trip = Trip::new(&self.line, job, profiles, class, options, Box::new(input), delivery);
         if !self.line.enlist(&trip) {
             let input = trip.unpack().downcast::<In>().expect("packed above");
             return Err((*input, Rejection::Closed));

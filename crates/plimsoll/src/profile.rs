@@ -113,9 +113,9 @@ impl Profile {
         }
     }
 
-    /// The profile with other peaks.
-    pub(crate) fn map(&self, peak: impl Fn(usize, &StageProfile) -> Demand) -> Profile {
-        let with = |(index, stage): (usize, &StageProfile)| StageProfile { peak: peak(index, stage), ..stage.clone() };
+    /// The profile with other stages in the place of each.
+    pub(crate) fn map(&self, with: impl Fn(usize, &StageProfile) -> StageProfile) -> Profile {
+        let with = |(index, stage): (usize, &StageProfile)| with(index, stage);
         Profile { stages: Arc::new(self.stages.iter().enumerate().map(with).collect()) }
     }
 

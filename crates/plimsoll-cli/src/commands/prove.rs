@@ -28,6 +28,7 @@ use crate::progress::Progress;
 use crate::proof_file::{Header, ProofWriter};
 use crate::proving::{Proving, ProvingError, Run};
 use crate::signals::Interrupt;
+use crate::trace::Trace;
 
 mod report;
 
@@ -57,8 +58,13 @@ pub fn run(args: &Prove) -> Result<(), Failure> {
     let plan = Plan::new(&budget)?;
     let cache = KeyCache::of_user().inspect_err(|e| console::warn(format!("the key is not cached: {e}"))).ok();
     let writer = ProofWriter::create(&output, input.bytes, plan.key.verifying_key_bytes()).map_err(output_failure)?;
-    let work = Work { interrupt: &interrupt, budget: &budget, plan: &plan, cache: cache.as_ref() };
+    let trace = args.trace.as_deref().map(|path| create_trace(path, &input, &output)).transpose()?;
+    let work =
+        Work { interrupt: &interrupt, budget: &budget, plan: &plan, cache: cache.as_ref(), trace: trace.as_ref() };
     let (done, held) = work.run(&input, writer);
+    if let Some(trace) = &trace {
+        trace.warn_if_incomplete();
+    }
     // Whatever happened, by now everything is back.
     let done = done.map_err(|failure| Failure { held: Some(held), ..failure })?;
     if held > Bytes::ZERO {
@@ -123,6 +129,27 @@ fn output_path(args: &Prove, input: &Input) -> Result<PathBuf, Failure> {
         return Err(Failure::new(Exit::Usage, message));
     }
     Ok(path)
+}
+
+/// The trace's file, which is neither the input nor the proof.
+fn create_trace(path: &Path, input: &Input, output: &Path) -> Result<Trace, Failure> {
+    for (other, what) in [(&*input.path, "the file that is to be proved"), (output, "the proof")] {
+        if place_of(path) == place_of(other) {
+            let message = format!("{}: would overwrite {what} with the trace", path.display());
+            return Err(Failure::new(Exit::Usage, message));
+        }
+    }
+    Trace::create(path)
+        .map_err(|e| Failure::new(Exit::Output, format!("{}: cannot write the trace: {e}", path.display())))
+}
+
+/// One name for each place, whether or not something is there yet.
+fn place_of(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+        directory.join(path.file_name().unwrap_or_default())
+    })
 }
 
 fn output_failure(error: crate::proof_file::WriteError) -> Failure {
@@ -200,12 +227,16 @@ struct Work<'a> {
     budget: &'a Budget,
     plan: &'a Plan,
     cache: Option<&'a KeyCache>,
+    trace: Option<&'a Trace>,
 }
 
 impl Work<'_> {
     /// Works, and says what the ledger holds when everything has ended.
     fn run(&self, input: &Input, writer: ProofWriter) -> (Result<Done, Failure>, Bytes) {
         let ledger = Ledger::new(plimsoll::Budget::new().space(Space::HOST, self.budget.ledger));
+        if let Some(trace) = self.trace {
+            trace.follow(&ledger);
+        }
         let done = self.prove(&ledger, input, writer);
         // What the last jobs held may be on its way back from another thread.
         let _ = ledger.quiesce(QUIESCE);

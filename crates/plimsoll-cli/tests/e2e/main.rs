@@ -7,3 +7,4 @@ mod key;
 mod main_job;
 mod proof;
 mod support;
+mod trace;

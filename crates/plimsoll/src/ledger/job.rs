@@ -253,6 +253,14 @@ impl Job {
         self.inner.read(|state| state.is_in_flight(self.id))
     }
 
+    /// Goes by the next of its [alternatives](JobSpec::or) that claims no more of anything, and gives up those before it:
+    /// for a stage that was granted by a plan which then turned out to be too large, and is [run again](Grant::retry).
+    /// False, and nothing has changed, if there is none, or the job is not in flight and between stages.
+    pub fn go_smaller(&mut self) -> bool {
+        self.cancel_enter();
+        self.inner.event(|state, out| state.go_smaller(self.id, out))
+    }
+
     /// Changes the priority: a request that waits takes its new place among the others.
     pub fn prioritise(&mut self, priority: i32) {
         self.inner.event(|state, out| state.prioritise(self.id, priority, out));

@@ -6,21 +6,24 @@ use std::sync::{Arc, Weak};
 
 use super::certificate::Certificate;
 use super::cx::StageCx;
-use super::drift::{Drifts, Learning};
+use super::drift::Learning;
 use super::error::Rejection;
-use super::line::{CloneFn, FailuresFn, Line};
+use super::fan::{Fan, FanIn, PartIter};
+use super::lay::{Ground, lay, ties_of};
+use super::line::{CloneFn, FailuresFn};
+use super::options::Ids;
 use super::paced::Paced;
 use super::pacing::Pacing;
 use super::retry::{Failure, Retry};
 use super::stage::{Carrier, Place, RunFn, Stage};
 use super::stats::{Event, Observer};
 use super::task::{Runtime, TaskCx};
-use super::ties::Ties;
 use super::trip::Value;
-use super::{Pipeline, ProfileOf};
-use crate::Profile;
+use super::{AlternativesOf, Pipeline, ProfileOf};
 use crate::ledger::{JobSpec, Ledger};
 use crate::pool::{Pool, Tenant};
+use crate::sync::lock;
+use crate::{Budget, Profile};
 
 /// A pipeline under construction, whose stages so far lead from `In` to `Out`.
 #[must_use = "a builder does nothing until it is built"]
@@ -28,6 +31,7 @@ pub struct Builder<In, Out, E> {
     ledger: Ledger,
     pool: Pool,
     profile: ProfileOf<In>,
+    alternatives: Option<AlternativesOf<In>>,
     largest: Option<Profile>,
     observer: Option<Observer>,
     remember: usize,
@@ -45,13 +49,14 @@ impl<In, E: 'static> Builder<In, In, E> {
             ledger: ledger.clone(),
             pool: pool.clone(),
             profile,
+            alternatives: None,
             largest: None,
             observer: None,
             remember: 4096,
             // Models are of what they say: a pacer of their own would multiply their states.
             pacing: if cfg!(plimsoll_loom) { Pacing::Unpaced } else { Pacing::Auto },
             learning: Learning::default(),
-            failures: Box::new(|_| Failure::Transient),
+            failures: Arc::new(|_| Failure::Transient),
             clone_input: None,
             stages: Vec::new(),
             out: PhantomData,
@@ -174,27 +179,86 @@ where
         self.then(Stage::new(name, Place::Task(runtime.clone(), Box::new(start))))
     }
 
+    /// Adds a stage that splits its job into parts, which travel the stages of `parts`, and joins what they make.
+    ///
+    /// `split` makes the parts, one by one when there is room for the next, and what the join needs besides. Each part is a
+    /// job with the profile that `profile` says; the pipeline's own profile makes room for them in this stage with
+    /// [`Profile::parts`]. `parts` adds their stages. `join` gets the outputs with the indices of their parts, in the order
+    /// that `order` says. Until then the job occupies no worker, and holds what this stage was granted.
+    ///
+    /// ```
+    /// # use plimsoll::pipeline::{FanIn, Pipeline};
+    /// # use plimsoll::pool::{Pool, PoolConfig};
+    /// # use plimsoll::{Budget, Bytes, Class, Demand, Ledger, Profile, Space};
+    /// const PART: Class = Class::new("part", Space::HOST);
+    ///
+    /// let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(8 << 10)));
+    /// let pool = Pool::new(PoolConfig { threads: 2, ..PoolConfig::default() })?;
+    /// let part = || Profile::new().stage("square", Demand::new().bytes(PART, Bytes(4096)), Demand::new());
+    /// let whole = move |numbers: &Vec<u64>| {
+    ///     Profile::new().stage("squares", Demand::new(), Demand::new()).parts(numbers.len() as u64, &part())
+    /// };
+    /// let pipeline = Pipeline::builder(&ledger, &pool, whole)
+    ///     .fan_out(
+    ///         "squares",
+    ///         |_, numbers: Vec<u64>| Ok::<_, std::io::Error>(((), numbers)),
+    ///         move |_| part(),
+    ///         |parts| parts.stage("square", |_, n: u64| Ok(n * n)),
+    ///         FanIn::InOrder,
+    ///         |_, (), squares| Ok(squares.into_iter().map(|(_, square)| square).sum::<u64>()),
+    ///     )
+    ///     .build()?;
+    /// assert_eq!(pipeline.submit("three", vec![1, 2, 3])?.wait()?, 14);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fan_out<Shared, Parts, PartOut, Next>(
+        self,
+        name: &'static str,
+        split: impl Fn(&mut StageCx<'_>, Out) -> Result<(Shared, Parts), E> + Send + Sync + 'static,
+        profile: impl Fn(&Parts::Item) -> Profile + Send + Sync + 'static,
+        parts: impl FnOnce(Builder<Parts::Item, Parts::Item, E>) -> Builder<Parts::Item, PartOut, E>,
+        order: FanIn,
+        join: impl Fn(&mut StageCx<'_>, Shared, Vec<(usize, PartOut)>) -> Result<Next, E> + Send + Sync + 'static,
+    ) -> Builder<In, Next, E>
+    where
+        Parts: IntoIterator<Item: Send + 'static, IntoIter: Send + 'static>,
+        PartOut: Send + 'static,
+        Shared: Send + 'static,
+        Next: Send + 'static,
+    {
+        let part_of = |value: Value| *value.downcast::<PartOut>().expect("the builder chains the types");
+        let inner = parts(Builder::new(&self.ledger, &self.pool, Box::new(|_| Profile::new())));
+        let fan = Fan {
+            split: Box::new(move |cx, input| {
+                let value = input.take().expect("a stage has an input");
+                let value = value.downcast::<Out>().expect("the builder chains the types");
+                let (shared, parts) = split(cx, *value)?;
+                let parts: PartIter = Box::new(parts.into_iter().map(|part| Box::new(part) as Value));
+                Ok((Box::new(shared), parts))
+            }),
+            profile: Box::new(move |part| profile(part.downcast_ref().expect("the builder chains the types"))),
+            join: Box::new(move |cx, shared, made| {
+                let shared = shared.downcast::<Shared>().expect("the builder chains the types");
+                let made = made.into_iter().map(|(index, value)| (index, part_of(value))).collect();
+                join(cx, *shared, made).map(|next| Box::new(next) as Value)
+            }),
+            order,
+            clone_input: inner.clone_input,
+            stages: inner.stages,
+            line: None,
+        };
+        self.then(Stage::new(name, Place::Parts(fan)))
+    }
+
     fn then<Next>(mut self, stage: Stage<E>) -> Builder<In, Next, E> {
         self.stages.push(stage);
-        let Self {
-            ledger,
-            pool,
-            profile,
-            largest,
-            observer,
-            remember,
-            pacing,
-            learning,
-            failures,
-            clone_input,
-            stages,
-            ..
-        } = self;
-        let out = PhantomData;
+        let Self { ledger, pool, profile, alternatives, largest, observer, .. } = self;
+        let Self { remember, pacing, learning, failures, clone_input, stages, .. } = self;
         Builder {
             ledger,
             pool,
             profile,
+            alternatives,
             largest,
             observer,
             remember,
@@ -203,7 +267,7 @@ where
             failures,
             clone_input,
             stages,
-            out,
+            out: PhantomData,
         }
     }
 
@@ -224,6 +288,14 @@ where
         self
     }
 
+    /// Gives each job other profiles by which it may be served, in order of preference after the first: on another device, or
+    /// with fewer bytes and slower ([`JobSpec::or`]). A stage learns from [`Grant::choice`](crate::Grant::choice) by which
+    /// it was granted. A job whose stage stays [out of memory](Failure::OutOfMemory) goes by the next one that is smaller.
+    pub fn alternatives(mut self, profiles: impl Fn(&In) -> Vec<Profile> + Send + Sync + 'static) -> Self {
+        self.alternatives = Some(Box::new(profiles));
+        self
+    }
+
     /// Declares the largest job to come, so that [`build`](Builder::build) can tell whether it fits, and what the budget
     /// means for it.
     pub fn largest(mut self, profile: Profile) -> Self {
@@ -233,7 +305,7 @@ where
 
     /// Calls `observer` whenever a stage begins or ends and when a job ends: on a worker, so briefly.
     pub fn observe(mut self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.observer = Some(Box::new(observer));
+        self.observer = Some(Arc::new(observer));
         self
     }
 
@@ -256,7 +328,7 @@ where
     /// Says what kind of failure an error of a stage is. Otherwise all are [`Failure::Transient`], so that a stage that may
     /// be run again always is.
     pub fn failures(mut self, kind: impl Fn(&E) -> Failure + Send + Sync + 'static) -> Self {
-        self.failures = Box::new(kind);
+        self.failures = Arc::new(kind);
         self
     }
 
@@ -283,28 +355,14 @@ where
     ///
     /// If there are no stages.
     pub fn build(self) -> Result<Pipeline<In, Out, E>, Rejection> {
-        let Self {
-            ledger,
-            pool,
-            profile,
-            largest,
-            observer,
-            remember,
-            pacing,
-            learning,
-            failures,
-            clone_input,
-            stages,
-            ..
-        } = self;
+        let Self { ledger, pool, profile, alternatives, largest, observer, .. } = self;
+        let Self { remember, pacing, learning, failures, clone_input, stages, .. } = self;
         assert!(!stages.is_empty(), "a pipeline has at least one stage");
-        let mut ties = Ties::default();
-        for (index, stage) in stages.iter().enumerate() {
-            if let Some(count) = stage.at_most {
-                ties.add(stage.name, count, index, index);
-            }
-        }
-        let ledger = ties.ledger(&ledger, pacing != Pacing::Unpaced);
+        let ties = ties_of(&stages, "");
+        let limits = ties.limits(Budget::new());
+        // Limits and ropes of its own are a child's; without any the pipeline's jobs are the given ledger's.
+        let is_tied = limits != Budget::new() || pacing != Pacing::Unpaced;
+        let ledger = if is_tied { ledger.child("pipeline", &limits) } else { ledger };
         let paced = Paced::new(pacing, pool.threads(), &stages);
         let certify = |profile: Profile| {
             same_stages(&profile, &stages)?;
@@ -315,13 +373,16 @@ where
             Ok::<_, Rejection>(Certificate::new(&profile, &ledger.snapshot()))
         };
         let certificate = largest.map(certify).transpose()?;
-        let line = Line::new(stages, ledger, ties, paced, pool.remote(), observer, remember);
-        let line = Arc::new(Line { failures, clone_input, drifts: Drifts::new(learning), ..line });
+        let (remote, clock) = (pool.remote(), Arc::default());
+        let ground = Ground { ledger, remote, observer, failures, learning, clock };
+        let line = lay(stages, clone_input, paced, "", 0, &ground);
+        *lock(&line.ids) = Ids::new(remember);
+        let line = Arc::new(line);
         let tenant: Weak<dyn Tenant> = Arc::downgrade(&(line.clone() as Arc<dyn Tenant>));
         if !line.remote.move_in(tenant) {
             line.close(true);
         }
-        Ok(Pipeline { line, profile, certificate, _pool: pool, types: PhantomData })
+        Ok(Pipeline { line, profile, alternatives, certificate, _pool: pool, types: PhantomData })
     }
 }
 

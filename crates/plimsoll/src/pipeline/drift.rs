@@ -95,8 +95,8 @@ impl Drifts {
         }
     }
 
-    /// The profile as it should have been declared, by what is known now; `None` if as it is.
-    pub(super) fn correct(&self, profile: &Profile) -> Option<Profile> {
+    /// The profiles as they should have been declared, by what is known now; `None` if as they are.
+    pub(super) fn correct(&self, profiles: &[Profile]) -> Option<Vec<Profile>> {
         if self.learning == Learning::Nothing {
             return None;
         }
@@ -104,37 +104,46 @@ impl Drifts {
         if seen.is_empty() {
             return None;
         }
-        let corrected = profile.map(|index, stage| {
+        let corrected: Vec<Profile> = profiles.iter().map(|profile| self.corrected(&seen, profile)).collect();
+        (corrected != profiles).then_some(corrected)
+    }
+
+    fn corrected(&self, seen: &BTreeMap<(usize, Class), VecDeque<Seen>>, profile: &Profile) -> Profile {
+        profile.map(|index, stage| {
             let nothing = Demand::new();
             let brought = index.checked_sub(1).map_or(&nothing, |before| &profile.stages()[before].keep);
-            stage.peak.iter().fold(Demand::new(), |peak, (resource, declared)| match resource {
+            let peak = stage.peak.iter().fold(Demand::new(), |peak, (resource, declared)| match resource {
                 Resource::Slots(slots) => peak.slots(slots, declared),
                 Resource::Class(class) => {
                     let runs = seen.get(&(index, class));
                     let learned = runs.and_then(|runs| self.learned(runs)).map_or(declared, |s| s.correct(declared));
-                    // A peak is never below what is brought along or kept.
-                    peak.bytes(class, Bytes(learned.max(brought.of(class)).max(stage.keep.of(class))))
+                    // A peak is never below what is brought along, or kept and not left by parts.
+                    let left_by_parts = stage.own(resource).saturating_sub(declared);
+                    let kept = stage.keep.of(class).saturating_sub(left_by_parts);
+                    peak.bytes(class, Bytes(learned.max(brought.of(class)).max(kept)))
                 }
-            })
-        });
-        (corrected != *profile).then_some(corrected)
+            });
+            StageProfile { peak, ..stage.clone() }
+        })
     }
 
     fn learned(&self, runs: &VecDeque<Seen>) -> Option<Seen> {
         let worst = worst(runs)?;
         let less = worst.held < worst.declared;
-        let known = !less || (self.learning == Learning::MoreAndLess && runs.len() == WINDOW);
+        let known = cfg!(plimsoll_mutant = "correction-below-declared")
+            || !less
+            || (self.learning == Learning::MoreAndLess && runs.len() == WINDOW);
         known.then_some(worst)
     }
 
-    pub(super) fn report(&self, stage_name: impl Fn(usize) -> &'static str) -> Vec<Drift> {
+    pub(super) fn report(&self, index: usize, stage: &'static str) -> Vec<Drift> {
         let seen = lock(&self.seen);
-        let drift = |(&(index, class), runs): (&(usize, Class), &VecDeque<Seen>)| {
+        let drift = |(&(_, class), runs): (&(usize, Class), &VecDeque<Seen>)| {
             let worst = worst(runs)?;
             let (declared, held) = (Bytes(worst.declared), Bytes(worst.held));
-            Some(Drift { stage: stage_name(index), class, declared, held, runs: runs.len() })
+            Some(Drift { stage, class, declared, held, runs: runs.len() })
         };
-        seen.iter().filter_map(drift).collect()
+        seen.iter().filter(|((of, _), _)| *of == index).filter_map(drift).collect()
     }
 }
 

@@ -30,6 +30,18 @@ pub enum JobError<E> {
         /// The panic's text.
         message: String,
     },
+    /// One of the parts into which a stage had split the job failed. The other parts have been cancelled.
+    #[error("part {part} of job {job:?} in stage {stage} failed")]
+    Part {
+        /// The job.
+        job: Arc<str>,
+        /// The stage that fanned out.
+        stage: &'static str,
+        /// Which part, from 0.
+        part: usize,
+        /// How it ended.
+        source: PartError<E>,
+    },
     /// It was cancelled, before or in this stage.
     #[error("job {job:?} was cancelled at stage {stage}")]
     Cancelled {
@@ -85,6 +97,23 @@ pub enum JobError<E> {
         /// Why.
         source: Rejection,
     },
+}
+
+/// How a part of a job ended: as any job. A type of its own, because an error that is its own source by its own type cannot
+/// be turned into a `Box<dyn Error>` where its type has to be inferred.
+#[derive(Debug)]
+pub struct PartError<E>(pub Box<JobError<E>>);
+
+impl<E> std::fmt::Display for PartError<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<E: std::error::Error + 'static> std::error::Error for PartError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
 }
 
 /// A job that was not taken on. The input is back.

@@ -4,29 +4,34 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 // Statistics are part of no protocol: the standard library's atomics also under loom.
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::clock::Clock;
-use super::drift::{Drifts, Learning};
-use super::options::Ids;
+use super::drift::{Drift, Drifts};
+use super::lay::Ground;
+use super::options::{Ids, JobOptions};
 use super::paced::Paced;
 use super::retry::Failure;
-use super::stage::Stage;
-use super::stats::{Event, Observer};
+use super::stage::{Place, Stage};
+use super::stats::{Event, Observer, StageStats};
 use super::ties::Ties;
 use super::trip::{Trip, Value};
-use crate::ledger::{Job, Ledger};
+use crate::Profile;
+use crate::ledger::{Job, JobSpec, Ledger, SubmitError};
 use crate::pool::{JobTag, Pass, Remote, Tenant};
 use crate::sync::{Condvar, Mutex, lock, wait};
 
 /// Says what kind of failure an error is.
-pub(super) type FailuresFn<E> = Box<dyn Fn(&E) -> Failure + Send + Sync>;
+pub(super) type FailuresFn<E> = Arc<dyn Fn(&E) -> Failure + Send + Sync>;
 
 /// Clones a pipeline's input.
 pub(super) type CloneFn = fn(&Value) -> Value;
 
 pub(super) struct Line<E> {
     pub(super) stages: Vec<Stage<E>>,
+    /// How many stages follow each of them, those of parts included.
+    pub(super) left: Vec<usize>,
     pub(super) ledger: Ledger,
     pub(super) ties: Ties,
     pub(super) paced: Paced,
@@ -37,13 +42,15 @@ pub(super) struct Line<E> {
     pub(super) clock: Arc<Clock>,
     pub(super) ids: Mutex<Ids>,
     pub(super) deadlines_missed: AtomicU64,
-    pub(super) observer: Option<Observer>,
-    pub(super) trips: Mutex<Trips<E>>,
-    pub(super) landed: Condvar,
+    begun: AtomicUsize,
+    begun_peak: AtomicUsize,
+    observer: Option<Observer>,
+    trips: Mutex<Trips<E>>,
+    landed: Condvar,
 }
 
-pub(super) struct Trips<E> {
-    /// Each with the right to the pool's workers until it has landed.
+struct Trips<E> {
+    /// Each with the right to the pool's workers until it has landed. Parts travel on that of their job, and are not here.
     under_way: HashMap<JobTag, (Arc<Trip<E>>, Pass)>,
     closed: bool,
     abandoned: bool,
@@ -52,30 +59,56 @@ pub(super) struct Trips<E> {
 impl<E: Send + 'static> Line<E> {
     pub(super) fn new(
         stages: Vec<Stage<E>>,
-        ledger: Ledger,
+        left: Vec<usize>,
         ties: Ties,
         paced: Paced,
-        remote: Remote,
-        observer: Option<Observer>,
-        remember: usize,
+        clone_input: Option<CloneFn>,
+        drifts: Drifts,
+        ground: &Ground<E>,
     ) -> Self {
         let trips = Trips { under_way: HashMap::new(), closed: false, abandoned: false };
         Self {
             stages,
-            ledger,
+            left,
             ties,
             paced,
-            remote,
-            failures: Box::new(|_| Failure::Fatal),
-            clone_input: None,
-            drifts: Drifts::new(Learning::Nothing),
-            clock: Arc::default(),
-            ids: Mutex::new(Ids::new(remember)),
+            clone_input,
+            drifts,
+            ledger: ground.ledger.clone(),
+            remote: ground.remote.clone(),
+            failures: ground.failures.clone(),
+            clock: ground.clock.clone(),
+            observer: ground.observer.clone(),
+            ids: Mutex::new(Ids::new(0)),
             deadlines_missed: AtomicU64::new(0),
-            observer,
+            begun: AtomicUsize::new(0),
+            begun_peak: AtomicUsize::new(0),
             trips: Mutex::new(trips),
             landed: Condvar::new(),
         }
+    }
+
+    /// Has the ledger take on a job with these profiles: with what was learned of their stages, or, where it would not fit
+    /// so, as they were declared.
+    pub(super) fn take_on(
+        &self,
+        profiles: &[Profile],
+        options: &JobOptions,
+        parent: Option<&Job>,
+    ) -> Result<Job, SubmitError> {
+        let submit = |profiles: &[Profile]| {
+            let (first, others) = profiles.split_first().expect("a job has a profile");
+            let tie = |profile| self.paced.tie(self.ties.with(profile));
+            let mut spec = JobSpec::new("", tie(first)).priority(options.priority);
+            spec.name = options.name.clone();
+            spec.alternatives = others.iter().map(tie).collect();
+            if let Some(parent) = parent {
+                spec = spec.part_of(parent);
+            }
+            self.ledger.submit(spec)
+        };
+        let corrected = self.drifts.correct(profiles).and_then(|corrected| submit(&corrected).ok());
+        corrected.map_or_else(|| submit(profiles), Ok)
     }
 
     /// Puts a trip on the list, unless the line is closed or its pool shut down.
@@ -122,8 +155,48 @@ impl<E: Send + 'static> Line<E> {
         }
     }
 
+    /// The first stage of a job begins.
+    pub(super) fn job_began(&self) {
+        let begun = self.begun.fetch_add(1, Relaxed) + 1;
+        self.begun_peak.fetch_max(begun, Relaxed);
+    }
+
+    /// A job that had begun has ended.
+    pub(super) fn job_is_over(&self) {
+        self.begun.fetch_sub(1, Relaxed);
+    }
+
+    pub(super) fn begun_peak(&self) -> usize {
+        self.begun_peak.load(Relaxed)
+    }
+
+    /// Whether these are the stages of jobs, not of parts.
+    pub(super) fn is_outermost(&self) -> bool {
+        self.left.last() == Some(&0)
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         lock(&self.trips).under_way.len()
+    }
+
+    /// Of each stage, and of those of its parts behind it.
+    fn of_each_stage<R>(&self, of: &impl Fn(&Self, usize) -> Vec<R>) -> Vec<R> {
+        let with_parts = |index: usize| {
+            let mut all = of(self, index);
+            if let Place::Parts(fan) = &self.stages[index].place {
+                all.extend(fan.line().of_each_stage(of));
+            }
+            all
+        };
+        (0..self.stages.len()).flat_map(with_parts).collect()
+    }
+
+    pub(super) fn stats(&self) -> Vec<StageStats> {
+        self.of_each_stage(&|line, index| vec![line.stages[index].meter.read(line.stages[index].name)])
+    }
+
+    pub(super) fn drift(&self) -> Vec<Drift> {
+        self.of_each_stage(&|line, index| line.drifts.report(index, line.stages[index].name))
     }
 
     /// Blocks until no trip is on the list.
@@ -150,7 +223,7 @@ impl<E: Send + 'static> Line<E> {
     /// The classical fault: the permit goes back when production ends, not when its product is gone.
     #[cfg(plimsoll_mutant = "permit-back-after-production")]
     pub(super) fn hand_over(&self, job: Job) -> Job {
-        let spec = crate::JobSpec::new(job.name(), job.profile().clone());
+        let spec = JobSpec::new(job.name(), job.profile().clone());
         drop(job);
         self.ledger.submit(spec).expect("what was taken on once fits")
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::cx::StageCx;
+use super::fan::Fan;
 use super::retry::Retry;
 use super::stats::Meter;
 use super::task::{Runtime, StartFn};
@@ -29,6 +30,8 @@ pub(super) enum Place<E> {
     Carried(Arc<dyn Carrier>, RunFn<E>),
     /// A future on a runtime.
     Task(Runtime, StartFn<E>),
+    /// Its parts' stages, wherever those run; splitting and joining run on a worker.
+    Parts(Fan<E>),
 }
 
 impl<E> Place<E> {
@@ -38,6 +41,7 @@ impl<E> Place<E> {
             Place::Worker(_) => "worker",
             Place::Carried(..) => "carrier",
             Place::Task(..) => "runtime",
+            Place::Parts(_) => "parts",
         }
     }
 }

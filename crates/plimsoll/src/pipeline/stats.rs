@@ -66,7 +66,7 @@ pub enum Event {
 }
 
 /// Who is told of events.
-pub(super) type Observer = Box<dyn Fn(&Event) + Send + Sync>;
+pub(super) type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The running sums of one stage.
 #[derive(Debug, Default)]

@@ -11,6 +11,7 @@ use crate::{Budget, Bytes, Charged, Class, Demand, Reservation, Slots, Space};
 
 mod again;
 mod drift;
+mod fan;
 mod kinds;
 mod submission;
 

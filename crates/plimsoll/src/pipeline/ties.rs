@@ -4,7 +4,9 @@
 //! vector as the bytes, is granted together with them, and cannot lock itself with them. As a child's limit it never holds
 //! back anybody else's jobs.
 
-use crate::{Budget, Ledger, Profile, Slots};
+use std::collections::BTreeMap;
+
+use crate::{Budget, Profile, Slots};
 
 /// A job holds one of the slots from the beginning of one stage to the end of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,59 +17,82 @@ pub(super) struct Tie {
     to: usize,
 }
 
-/// All ties of a pipeline.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Ties(Vec<Tie>);
+/// All ties of a line of stages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ties {
+    ties: Vec<Tie>,
+    /// Those of the parts into which a stage splits its jobs.
+    of_parts: BTreeMap<usize, Ties>,
+}
 
 impl Ties {
     /// At most `count` jobs at once are in the stages `from..=to`, of which the last is called `name`.
-    pub(super) fn add(&mut self, name: &'static str, count: u64, from: usize, to: usize) -> Slots {
+    pub(super) fn add(&mut self, name: &str, count: u64, from: usize, to: usize) -> Slots {
         let slots = Slots::new(slots_name(name));
-        self.0.push(Tie { slots, count, from, to });
+        self.ties.push(Tie { slots, count, from, to });
         slots
     }
 
-    /// The ledger that jobs are taken on in: the given one where nothing will be tied.
-    pub(super) fn ledger(&self, ledger: &Ledger, paced: bool) -> Ledger {
-        if self.0.is_empty() && !paced {
-            return ledger.clone();
+    /// Adds the ties of the parts into which the stage `at` splits its jobs.
+    pub(super) fn add_parts(&mut self, at: usize, ties: Ties) {
+        if ties != Ties::default() {
+            self.of_parts.insert(at, ties);
         }
-        ledger.child("pipeline", &self.0.iter().fold(Budget::new(), |budget, tie| budget.slots(tie.slots, tie.count)))
+    }
+
+    /// The budget with the ties' limits.
+    pub(super) fn limits(&self, budget: Budget) -> Budget {
+        let own = self.ties.iter().fold(budget, |budget, tie| budget.slots(tie.slots, tie.count));
+        self.of_parts.values().fold(own, |budget, ties| ties.limits(budget))
     }
 
     /// The profile with what the ties need on top.
     pub(super) fn with(&self, profile: &Profile) -> Profile {
-        profile.with(|index, stage| {
-            let (mut peak, mut keep) = (stage.peak.clone(), stage.keep.clone());
-            for tie in &self.0 {
+        if *self == Ties::default() {
+            return profile.clone();
+        }
+        profile.map(|index, stage| {
+            let mut tied = stage.clone();
+            for tie in &self.ties {
                 if (tie.from..=tie.to).contains(&index) {
-                    peak = peak.slots(tie.slots, 1);
+                    tied.peak = tied.peak.slots(tie.slots, 1);
                 }
                 if (tie.from..tie.to).contains(&index) {
-                    keep = keep.slots(tie.slots, 1);
+                    tied.keep = tied.keep.slots(tie.slots, 1);
                 }
             }
-            (peak, keep)
+            if let Some(ties) = self.of_parts.get(&index) {
+                for parts in &mut tied.parts {
+                    parts.profile = ties.with(&parts.profile);
+                }
+            }
+            tied
         })
     }
 }
 
 /// A name of its own for slots of a stage, so that they are not taken for a user's slots of the same name.
 #[cfg(not(plimsoll_loom))]
-fn slots_name(stage: &'static str) -> &'static str {
-    use std::collections::BTreeMap;
+fn slots_name(stage: &str) -> &'static str {
+    use std::collections::BTreeSet;
     use std::sync::OnceLock;
 
     use crate::sync::{Mutex, lock};
 
     // Leaked once for each name of a stage in the program's text, however many pipelines are built.
-    static NAMES: OnceLock<Mutex<BTreeMap<&'static str, &'static str>>> = OnceLock::new();
-    let names = NAMES.get_or_init(Mutex::default);
-    lock(names).entry(stage).or_insert_with(|| String::leak(format!("jobs in {stage}")))
+    static NAMES: OnceLock<Mutex<BTreeSet<&'static str>>> = OnceLock::new();
+    let name = format!("jobs in {stage}");
+    let mut names = lock(NAMES.get_or_init(Mutex::default));
+    if let Some(known) = names.get(&*name) {
+        return known;
+    }
+    let name = String::leak(name);
+    names.insert(name);
+    name
 }
 
 /// Models build a pipeline anew in each iteration, and have no statics.
 #[cfg(plimsoll_loom)]
-fn slots_name(stage: &'static str) -> &'static str {
-    stage
+fn slots_name(stage: &str) -> &'static str {
+    String::leak(format!("jobs in {stage}"))
 }

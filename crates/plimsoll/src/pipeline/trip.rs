@@ -42,13 +42,15 @@ use crate::Profile;
 use crate::ledger::{Grant, Job};
 use crate::observe::What;
 use crate::pool::{JobTag, Run, Task, Turn};
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
 
 mod again;
+mod parts;
 mod run;
 mod urgency;
 
+use parts::Spreading;
 use run::Sailing;
 use urgency::Urgency;
 
@@ -70,8 +72,10 @@ pub(super) struct Trip<E> {
     line: Arc<Line<E>>,
     stop: Arc<Stop>,
     urgency: Urgency,
+    /// Its first stage has begun.
+    begun: AtomicBool,
     /// What its stages need, before any correction.
-    declared: Profile,
+    declared: Vec<Profile>,
     class: Option<WorkClass>,
     /// When the ledger last woke it, in nanoseconds after the pipeline was built: with the grant that it waited for.
     woken: AtomicU64,
@@ -115,6 +119,8 @@ enum Cargo<E> {
     Granted(Value, Grant),
     /// The future of an async stage.
     Sailing(Sailing<E>),
+    /// The parts into which a stage has split the job.
+    Parts(Box<Spreading<E>>),
 }
 
 impl<E> Cargo<E> {
@@ -142,7 +148,7 @@ impl<E: Send + 'static> Trip<E> {
     pub(super) fn new(
         line: &Arc<Line<E>>,
         job: Job,
-        declared: Profile,
+        declared: Vec<Profile>,
         class: Option<WorkClass>,
         options: JobOptions,
         value: Value,
@@ -157,6 +163,7 @@ impl<E: Send + 'static> Trip<E> {
             line: line.clone(),
             stop: Arc::new(Stop::new()),
             urgency: Urgency::new(options),
+            begun: AtomicBool::new(false),
             declared,
             class,
             woken: AtomicU64::new(0),
@@ -181,9 +188,25 @@ impl<E: Send + 'static> Trip<E> {
 
     fn stop(&self, reason: Reason) {
         self.stop.set(reason);
-        if let Some(luggage) = self.take() {
-            self.end_stopped(luggage);
+        if cfg!(plimsoll_mutant = "cancel-waits-for-the-runtime") && self.wake_voyage() {
+            return;
         }
+        if let Some(luggage) = self.take() {
+            self.come_to_an_end(luggage);
+        }
+    }
+
+    /// For a fault to be caught: leaves a parked future to its runtime.
+    fn wake_voyage(&self) -> bool {
+        let waker = match &*lock(&self.state) {
+            State::Between(luggage) => match &luggage.cargo {
+                Cargo::Sailing(sailing) => sailing.waker(),
+                _ => return false,
+            },
+            _ => return false,
+        };
+        waker.wake();
+        true
     }
 
     fn take(&self) -> Option<Box<Luggage<E>>> {
@@ -213,7 +236,7 @@ impl<E: Send + 'static> Trip<E> {
         None
     }
 
-    fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         matches!(*lock(&self.state), State::Ended)
     }
 
@@ -228,7 +251,7 @@ impl<E: Send + 'static> Trip<E> {
     fn drive(self: &Arc<Self>, mut luggage: Box<Luggage<E>>, mut driver: Driver<'_, '_>) {
         loop {
             if self.stop.is_set() {
-                return self.end_stopped(luggage);
+                return self.come_to_an_end(luggage);
             }
             luggage = match self.step(luggage, &mut driver) {
                 Some(next) => next,
@@ -298,13 +321,14 @@ impl<E: Send + 'static> Trip<E> {
                 Arc::ptr_eq(carrier, here) && luggage.cargo.grant().is_none_or(suits)
             }
             (Place::Task(runtime, _), Driver::Voyage(here, ..)) => runtime.is(here),
+            (Place::Parts(_), Driver::Worker) => true,
             _ => false,
         }
     }
 
     fn stages_left(&self) -> usize {
         // Relaxed: a hint for the order among jobs.
-        self.line.stages.len() - 1 - self.stage.load(Ordering::Relaxed)
+        self.line.left[self.stage.load(Ordering::Relaxed)]
     }
 
     /// The device of which the stage that waits to be run was granted a lane.
@@ -316,14 +340,15 @@ impl<E: Send + 'static> Trip<E> {
     }
 
     /// Gives the trip to where its stage runs, to be driven there.
-    fn send_on(self: &Arc<Self>) {
+    pub(super) fn send_on(self: &Arc<Self>) {
         let trip = self.clone();
         let stages_left = self.stages_left();
         // Relaxed: after a wake-up this may be the stage before; then the trip is sent on once more from there.
-        match &self.line.stages[self.stage.load(Ordering::Relaxed)].place {
-            Place::Worker(_) => {
+        let stage = self.stage.load(Ordering::Relaxed);
+        match &self.line.stages[stage].place {
+            place @ (Place::Worker(_) | Place::Parts(_)) => {
                 let run = Run::Stage(Box::new(move || trip.driven_by(Driver::Worker)));
-                let first = stages_left + 1 == self.line.stages.len();
+                let first = stage == 0 && self.line.is_outermost() && matches!(place, Place::Worker(_));
                 let turn = if first { Turn::NewJob } else { Turn::UnderWay };
                 if self.line.remote.submit(Task { tag: self.tag, turn, stages_left, run }).is_err() {
                     // The pool has ended: nobody could drive it to an end.
@@ -371,9 +396,21 @@ impl<E: Send + 'static> Trip<E> {
     /// What was to drive the trip has been dropped.
     pub(super) fn forsaken(&self) {
         // Relaxed: a late word from a place that the job has left is no reason to end it.
-        if !matches!(self.line.stages[self.stage.load(Ordering::Relaxed)].place, Place::Worker(_)) {
+        let place = &self.line.stages[self.stage.load(Ordering::Relaxed)].place;
+        if matches!(place, Place::Carried(..) | Place::Task(..)) {
             self.stop(Reason::Forsaken);
         }
+    }
+
+    /// Ends a job that is to stop, once its parts have ended.
+    fn come_to_an_end(&self, mut luggage: Box<Luggage<E>>) {
+        while !self.parts_have_ended(&luggage) {
+            luggage = match self.await_parts(luggage) {
+                Some(again) => again,
+                None => return,
+            };
+        }
+        self.end_stopped(luggage);
     }
 
     fn end_stopped(&self, luggage: Box<Luggage<E>>) {
@@ -426,6 +463,10 @@ impl<E: Send + 'static> Trip<E> {
         self.forget(succeeded);
         let spare = lock(&self.spare).take();
         discard(spare);
+        // Relaxed, also where it is set: whoever drives sets it, and whoever drives last is here.
+        if self.begun.load(Ordering::Relaxed) {
+            self.line.job_is_over();
+        }
         let delivery = lock(&self.delivery).take();
         if let Some(delivery) = delivery {
             delivery.deliver(result);
@@ -442,7 +483,7 @@ impl<E: Send + 'static> Wake for Trip<E> {
         match &self.line.stages[self.stage.load(Ordering::Relaxed)].place {
             // Which of its threads the stage belongs on is known when the grant is taken; that is done here and now.
             Place::Carried(..) => self.driven_by(Driver::Passer),
-            Place::Worker(_) | Place::Task(..) => self.send_on(),
+            Place::Worker(_) | Place::Task(..) | Place::Parts(_) => self.send_on(),
         }
     }
 }

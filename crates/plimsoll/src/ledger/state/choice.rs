@@ -20,7 +20,7 @@ use super::accounts::{AccountId, Accounts, Kind};
 use super::amounts::Amounts;
 use super::family::FamilyBefore;
 use super::owner::{Declared, OwnerId};
-use super::{Granted, LedgerState};
+use super::{Granted, LedgerState, Outcome};
 use crate::ledger::error::SubmitError;
 use crate::ledger::job::JobSpec;
 use crate::{Demand, Profile, Resource};
@@ -301,6 +301,32 @@ impl LedgerState {
             self.adopt_plan(id, at);
         }
         Some(Before { at: before, claim, leaves, family })
+    }
+
+    /// Lets a job in flight that stands between stages go by the next plan that claims no more of anything, and gives up
+    /// those before it. That lowers its claim, so nobody has to look whether it is safe. False, and nothing has changed, if
+    /// there is no such plan.
+    pub fn go_smaller(&mut self, id: OwnerId, out: &mut Vec<Outcome>) -> bool {
+        let owner = &self.owners[id.0];
+        let Declared::Job { plans, running: None, .. } = &owner.declared else { return false };
+        if !owner.in_flight() || owner.waiting.is_some() {
+            return false;
+        }
+        let (from, count, claim, leaves) = (plans.at, plans.all.len(), owner.claim.clone(), owner.leaves.clone());
+        let within = |less: &Amounts, more: &Amounts| less.iter().all(|(at, amount)| amount <= more.of(at));
+        for at in from + 1..count {
+            let Some(before) = self.change_plan(id, at) else { continue };
+            let owner = &mut self.owners[id.0];
+            if within(&owner.claim, &claim) && within(&owner.leaves, &leaves) {
+                let Declared::Job { plans, .. } = &mut owner.declared else { unreachable!("checked above") };
+                plans.all.drain(..at);
+                (plans.at, plans.nominal) = (0, plans.nominal.saturating_sub(at));
+                self.settle(out);
+                return true;
+            }
+            self.restore_plan(id, before);
+        }
+        false
     }
 
     pub(super) fn restore_plan(&mut self, id: OwnerId, before: Before) {

@@ -171,3 +171,39 @@ fn a_job_that_rests_before_its_next_try_is_cancelled_at_once_and_occupies_no_wor
     assert!(matches!(ticket.wait(), Err(JobError::Cancelled { stage: "try", .. })));
     assert!(ledger.snapshot().is_empty());
 }
+
+#[test]
+fn a_stage_that_stays_out_of_memory_is_asked_for_less() {
+    // The plans' scratch: of the third the first stage would have kept less, so it is none for a job that holds a buffer.
+    let plan = |scratch, buffer| {
+        let keep = Demand::new().bytes(BUFFER, Bytes(buffer));
+        let peak = keep.clone().bytes(SCRATCH, Bytes(scratch));
+        Profile::new().stage("make", keep.clone(), keep).stage("try", peak, Demand::new())
+    };
+    for (enough, sizes) in [(8, vec![16, 8]), (16, vec![16]), (4, vec![16, 8, 2]), (0, vec![16, 8, 2])] {
+        let (ledger, pool, tried) = (ledger(CLAIM), pool(1), Calls::default());
+        let sizes_tried = tried.clone();
+        let pipeline = Pipeline::builder(&ledger, &pool, move |()| plan(16, 64))
+            .alternatives(move |()| vec![plan(32, 64), plan(8, 64), plan(2, 32), plan(2, 64)])
+            .stage("make", |cx, ()| Ok(cx.grant().take_all(BUFFER)))
+            .stage_again("try", Retry::times(0).within(Duration::ZERO), move |cx, _buffer| {
+                let size = cx.grant().take_all(SCRATCH).bytes().0;
+                lock(&sizes_tried).push(size as usize);
+                let choice = cx.grant().choice();
+                assert_eq!([16, 32, 8, 2, 2][choice], size);
+                if size <= enough { Ok(size) } else { Err(Told(Failure::OutOfMemory)) }
+            })
+            .failures(|Told(failure)| *failure)
+            .build()
+            .expect("a pipeline");
+        let result = pipeline.submit("job", ()).expect("taken on").wait();
+        assert_eq!(*lock(&tried), sizes);
+        match result {
+            Ok(size) => assert_eq!(size as usize, sizes[sizes.len() - 1]),
+            Err(JobError::Stage { source: Told(Failure::OutOfMemory), .. }) => assert_eq!(enough, 0),
+            Err(other) => panic!("{other:?}"),
+        }
+        ledger.quiesce(Duration::from_secs(10)).expect("quiet");
+        assert!(ledger.snapshot().is_empty());
+    }
+}

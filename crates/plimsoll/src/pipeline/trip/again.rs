@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::{Cargo, Driver, Luggage, Papers, Trip, Value, discard};
 use crate::ledger::Grant;
 use crate::pipeline::error::JobError;
-use crate::pipeline::retry::{Answer, Failure, From, Retry};
+use crate::pipeline::retry::{Answer, Failure, From, Retry, Tries};
 use crate::pipeline::stats::Event;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
@@ -23,16 +23,27 @@ impl<E: Send + 'static> Trip<E> {
         ended: impl FnOnce(),
     ) -> Result<Box<Luggage<E>>, JobError<E>> {
         let stage = &self.line.stages[papers.stage];
-        let at = match &stage.retry {
+        let answer = match &stage.retry {
             Some(retry) if !self.stop.is_set() => self.next_try(&source, retry, &mut papers),
-            _ => None,
+            _ => Answer::GiveUp,
+        };
+        let at = match answer {
+            Answer::Again { at } => Some(at),
+            // With less there is no reason to wait.
+            Answer::Smaller => Some(Instant::now()),
+            Answer::GiveUp => None,
         };
         let retry = at.and(stage.retry);
         let value = match (retry.map(|retry| retry.from), input, grant) {
             (Some(From::Input), Some(input), Some(grant)) => {
                 grant.retry();
                 ended();
-                Some(input)
+                if matches!(answer, Answer::Smaller) && !papers.job.go_smaller() {
+                    discard(input);
+                    None
+                } else {
+                    Some(input)
+                }
             }
             (from, input, grant) => {
                 discard(input);
@@ -62,19 +73,22 @@ impl<E: Send + 'static> Trip<E> {
         Ok(Box::new(Luggage { cargo, papers }))
     }
 
-    /// When to try again, if at all.
-    fn next_try(&self, source: &E, retry: &Retry, papers: &mut Papers) -> Option<Instant> {
+    /// Whether and when to try again.
+    fn next_try(&self, source: &E, retry: &Retry, papers: &mut Papers) -> Answer {
         // A panic of the user's judgement is no reason to go on.
         let failure = catch_unwind(AssertUnwindSafe(|| (self.line.failures)(source))).unwrap_or(Failure::Fatal);
         let tries = match retry.from {
             From::Input => &mut papers.tries,
             From::Start => &mut papers.starts,
         };
-        match tries.failed(failure, retry, Instant::now()) {
-            Answer::Again { at } => Some(at),
-            Answer::Smaller => None,
-            Answer::GiveUp => None,
+        let answer = tries.failed(failure, retry, Instant::now());
+        match answer {
+            // The smaller plan has tries of its own. From the start there is none: it would begin with the first plan.
+            Answer::Smaller if retry.from == From::Input => *tries = Tries::default(),
+            Answer::Smaller => return Answer::GiveUp,
+            _ => {}
         }
+        answer
     }
 
     /// Puts the job back to before its first stage, with a clone of its input.

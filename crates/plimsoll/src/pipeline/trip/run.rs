@@ -19,7 +19,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 
 /// How a stage ended: with what it says, or with a panic.
-type Outcome<E> = Result<Result<Value, E>, Box<dyn Any + Send>>;
+pub(super) type Outcome<E> = Result<Result<Value, E>, Box<dyn Any + Send>>;
 
 /// The future of an async stage, and what it works with. Dropped in this order.
 pub(super) struct Sailing<E> {
@@ -50,6 +50,10 @@ impl<E: Send + 'static> Trip<E> {
         match cargo {
             Cargo::Waiting(_) | Cargo::Resting(..) => unreachable!("a stage runs with its grant"),
             Cargo::Sailing(sailing) => self.poll_stage(sailing, papers, driver),
+            Cargo::Parts(spreading) => match &self.line.stages[papers.stage].place {
+                Place::Parts(fan) => self.advance(fan, *spreading, papers),
+                _ => unreachable!("only a stage that fans out has parts"),
+            },
             Cargo::Granted(value, mut grant) => {
                 let stage = &self.line.stages[papers.stage];
                 let started = self.begin(&papers);
@@ -63,6 +67,7 @@ impl<E: Send + 'static> Trip<E> {
                         }));
                         self.conclude(Run { started, outcome, input, grant: Some(grant) }, papers)
                     }
+                    Place::Parts(fan) => self.fan_out(fan, input, grant, started, papers),
                     Place::Task(_, start) => {
                         let (cx, grant) = TaskCx::new(self.name.clone(), stage.name, self.stop.clone(), grant);
                         // What makes the future is the stage's own code already.
@@ -114,10 +119,16 @@ impl<E: Send + 'static> Trip<E> {
         let stage = &self.line.stages[papers.stage];
         let started = Instant::now();
         stage.meter.waited(started - papers.since);
-        if papers.stage == 0
-            && let Some(delivery) = &mut *lock(&self.delivery)
-        {
-            delivery.began();
+        if !self.begun.swap(true, Ordering::Relaxed) {
+            self.line.job_began();
+        }
+        if papers.stage == 0 {
+            // Only whoever drives touches it, and what it does may run a user's waker: not under the lock.
+            let delivery = lock(&self.delivery).take();
+            if let Some(mut delivery) = delivery {
+                delivery.began();
+                *lock(&self.delivery) = Some(delivery);
+            }
         }
         papers.job.note(What::Began { place: stage.place.name() });
         self.line.tell(|| Event::StageBegan { job: self.name.clone(), stage: stage.name });
@@ -125,23 +136,16 @@ impl<E: Send + 'static> Trip<E> {
     }
 
     /// Ends a stage and hands over to the next, or has it run again. `None` when the trip has ended.
-    fn conclude(self: &Arc<Self>, run: Run<E>, papers: Papers) -> Option<Box<Luggage<E>>> {
+    pub(super) fn conclude(self: &Arc<Self>, run: Run<E>, papers: Papers) -> Option<Box<Luggage<E>>> {
         let Run { started, outcome, input, grant } = run;
         let stage = &self.line.stages[papers.stage];
-        let ran = started.elapsed();
-        stage.meter.ran(ran);
         if let Some(grant) = &grant {
             let index = papers.stage;
-            let granted = &papers.job.profile().stages()[index];
-            self.line.drifts.ran(index, &self.declared.stages()[index], granted, grant);
+            let granted = &papers.job.profiles()[grant.choice()].stages()[index];
+            self.line.drifts.ran(index, &self.declared[grant.choice()].stages()[index], granted, grant);
         }
-        let ended = || {
-            self.line.tell(|| Event::StageEnded {
-                job: self.name.clone(),
-                stage: stage.name,
-                run_seconds: ran.as_secs_f64(),
-            });
-        };
+        let (index, ran) = (papers.stage, started.elapsed());
+        let ended = || self.stage_ended(index, ran);
         let error = match outcome {
             Ok(Ok(value)) => {
                 // The input has done its work. What the stage did not hand over goes back as well: what it hands over, it
@@ -177,6 +181,14 @@ impl<E: Send + 'static> Trip<E> {
         paced.stage_ended(&self.line.ledger, self.class, papers.stage, ran, started.saturating_duration_since(granted));
     }
 
+    /// A stage is over, and has given back what it did not hand over.
+    pub(super) fn stage_ended(&self, index: usize, ran: Duration) {
+        let stage = &self.line.stages[index];
+        stage.meter.ran(ran);
+        let (job, run_seconds) = (self.name.clone(), ran.as_secs_f64());
+        self.line.tell(|| Event::StageEnded { job, stage: stage.name, run_seconds });
+    }
+
     /// To the next stage, or to the end.
     fn hand_over(&self, value: Value, papers: Papers) -> Option<Box<Luggage<E>>> {
         let next = papers.stage + 1;
@@ -195,15 +207,15 @@ impl<E: Send + 'static> Trip<E> {
 }
 
 /// A run of a stage that is over, and what is left of it.
-struct Run<E> {
-    started: Instant,
-    outcome: Outcome<E>,
+pub(super) struct Run<E> {
+    pub(super) started: Instant,
+    pub(super) outcome: Outcome<E>,
     /// The input, if the stage left it.
-    input: Option<Value>,
-    grant: Option<Grant>,
+    pub(super) input: Option<Value>,
+    pub(super) grant: Option<Grant>,
 }
 
-fn message_of(panic: &(dyn Any + Send)) -> String {
+pub(super) fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("(no text)").to_owned()
 }

@@ -27,6 +27,10 @@ impl Urgency {
         Self { options, due: AtomicBool::new(false), alarms: Mutex::new(Vec::new()) }
     }
 
+    pub(super) fn priority(&self) -> i32 {
+        self.options.priority
+    }
+
     pub(super) fn is_late(&self) -> bool {
         self.options.deadline.is_some_and(|deadline| deadline < Instant::now())
     }
@@ -91,8 +95,10 @@ impl<E: Send + 'static> Trip<E> {
         if !job.is_admitted() {
             // As another job it may be served from the urgent reserve. It loses its age, which
             // its new priority makes up for. Where that is refused the old one stands.
-            let spec = JobSpec { name: self.name.clone(), ..JobSpec::new("", job.profile().clone()) };
-            if let Ok(urgent) = self.line.ledger.submit(spec.priority(priority).urgent()) {
+            let mut spec = JobSpec::new("", job.profile().clone()).priority(priority).urgent();
+            spec.name = self.name.clone();
+            spec.alternatives = job.profiles()[1..].to_vec();
+            if let Ok(urgent) = self.line.ledger.submit(spec) {
                 *job = urgent;
                 return true;
             }

@@ -1,0 +1,187 @@
+//! Many jobs from one source: when there is room for the next, and whose result is next.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::Pipeline;
+use super::error::{JobError, Rejected};
+use super::options::JobOptions;
+use super::trip::{Delivery, Trip, Value};
+use crate::sync::{Condvar, Mutex, lock, wait};
+
+/// The jobs of one source. Dropping it cancels those that have not ended.
+pub(super) struct Intake<'a, In, Out, E: Send + 'static> {
+    pipeline: &'a Pipeline<In, Out, E>,
+    pulled: usize,
+    at_most: usize,
+    /// The index to yield next, where results come in the order of inputs.
+    in_order: Option<usize>,
+    board: Arc<Board<Out, E>>,
+    /// Pulled and not yielded, by index; `None` once the result is in `results`.
+    pending: BTreeMap<usize, Option<Arc<Trip<E>>>>,
+    results: BTreeMap<usize, Result<Out, JobError<E>>>,
+}
+
+/// Where the jobs leave word.
+struct Board<Out, E> {
+    news: Mutex<News<Out, E>>,
+    changed: Condvar,
+}
+
+struct News<Out, E> {
+    /// Jobs that were sent and whose first stage has not begun: one at most.
+    waiting: usize,
+    ended: Vec<(usize, Result<Out, JobError<E>>)>,
+    /// The task that waits for news, where no thread does.
+    waker: Option<Waker>,
+}
+
+impl<Out, E> Board<Out, E> {
+    fn change(&self, change: impl FnOnce(&mut News<Out, E>)) {
+        let mut news = lock(&self.news);
+        change(&mut news);
+        let waker = news.waker.take();
+        drop(news);
+        self.changed.notify_one();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// One job's way to the board.
+struct Report<Out, E> {
+    index: usize,
+    began: bool,
+    board: Arc<Board<Out, E>>,
+    out: PhantomData<fn() -> Out>,
+}
+
+impl<Out: Send + 'static, E: Send> Delivery<E> for Report<Out, E> {
+    fn began(&mut self) {
+        // A job that starts again begins more than once.
+        if !std::mem::replace(&mut self.began, true) {
+            self.board.change(|news| news.waiting -= 1);
+        }
+    }
+
+    fn deliver(self: Box<Self>, result: Result<Value, JobError<E>>) {
+        let result = result.map(|value| *value.downcast::<Out>().expect("the builder checked the type"));
+        self.board.change(|news| {
+            if !self.began {
+                news.waiting -= 1;
+            }
+            news.ended.push((self.index, result));
+        });
+    }
+}
+
+impl<'a, In, Out, E> Intake<'a, In, Out, E>
+where
+    In: Send + 'static,
+    Out: Send + 'static,
+    E: Send + 'static,
+{
+    pub(super) fn new(pipeline: &'a Pipeline<In, Out, E>) -> Self {
+        let news = News { waiting: 0, ended: Vec::new(), waker: None };
+        Self {
+            pipeline,
+            pulled: 0,
+            at_most: usize::MAX,
+            in_order: None,
+            board: Arc::new(Board { news: Mutex::new(news), changed: Condvar::new() }),
+            pending: BTreeMap::new(),
+            results: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn in_order(&mut self) {
+        self.in_order = Some(0);
+    }
+
+    pub(super) fn at_most(&mut self, jobs: usize) {
+        self.at_most = jobs.max(1);
+    }
+
+    /// Whether the next input may be made.
+    pub(super) fn has_room(&self) -> bool {
+        self.pending.len() < self.at_most && lock(&self.board.news).waiting == 0
+    }
+
+    /// Whether nothing is under way, and no result is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    pub(super) fn send(&mut self, options: JobOptions, input: In) {
+        let index = self.pulled;
+        self.pulled += 1;
+        lock(&self.board.news).waiting += 1;
+        let report = Report { index, began: false, board: self.board.clone(), out: PhantomData };
+        match self.pipeline.send(options, input, Box::new(report)) {
+            Ok(trip) => drop(self.pending.insert(index, Some(trip))),
+            Err(Rejected { job, reason, .. }) => {
+                lock(&self.board.news).waiting -= 1;
+                self.pending.insert(index, None);
+                self.results.insert(index, Err(JobError::Rejected { job, source: reason }));
+            }
+        }
+    }
+
+    /// The next result to yield, if it is there.
+    pub(super) fn ready(&mut self) -> Option<(usize, Result<Out, JobError<E>>)> {
+        let ended = std::mem::take(&mut lock(&self.board.news).ended);
+        for (index, result) in ended {
+            self.pending.insert(index, None);
+            self.results.insert(index, result);
+        }
+        let index = match self.in_order {
+            Some(next) => next,
+            None => *self.results.first_key_value()?.0,
+        };
+        let result = self.results.remove(&index)?;
+        self.pending.remove(&index);
+        if let Some(next) = &mut self.in_order {
+            *next += 1;
+        }
+        Some((index, result))
+    }
+
+    /// Blocks until a job has ended, or there is room for another if one is `wanted`.
+    pub(super) fn wait(&self, wanted: bool) {
+        let wanted = wanted && self.pending.len() < self.at_most;
+        let mut news = lock(&self.board.news);
+        while news.ended.is_empty() && !(wanted && news.waiting == 0) {
+            news = wait(&self.board.changed, news, None);
+        }
+    }
+
+    /// The same for a task: true if it is so now, and otherwise the task is woken when it is.
+    #[cfg(feature = "stream")]
+    pub(super) fn poll_wait(&self, waker: &Waker, wanted: bool) -> bool {
+        let wanted = wanted && self.pending.len() < self.at_most;
+        // Cloned before the lock is taken and dropped after: both may run a user's code.
+        let mut waker = Some(waker.clone());
+        let mut news = lock(&self.board.news);
+        if !news.ended.is_empty() || (wanted && news.waiting == 0) {
+            return true;
+        }
+        std::mem::swap(&mut news.waker, &mut waker);
+        drop(news);
+        false
+    }
+
+    pub(super) fn fmt(&self, f: &mut std::fmt::DebugStruct<'_, '_>) -> std::fmt::Result {
+        f.field("pulled", &self.pulled).field("pending", &self.pending.len()).finish_non_exhaustive()
+    }
+}
+
+impl<In, Out, E: Send + 'static> Drop for Intake<'_, In, Out, E> {
+    fn drop(&mut self) {
+        for trip in self.pending.values().flatten() {
+            trip.cancel();
+        }
+    }
+}
