@@ -122,7 +122,8 @@ impl Pool {
     {
         let shared = self.shared();
         let submit = |visit: JobRef| {
-            let task = Task { tag: visit.tag(), turn: Turn::UnderWay, stages_left: 0, run: Run::Visit(visit) };
+            let task =
+                Task { tag: visit.tag(), turn: Turn::UnderWay, stages_left: 0, priority: 0, run: Run::Visit(visit) };
             shared.submit(task).map_err(|task| match task.run {
                 Run::Visit(visit) => visit,
                 Run::Stage(_) => unreachable!("the task is a visit"),

@@ -350,7 +350,12 @@ impl<E: Send + 'static> Trip<E> {
                 let run = Run::Stage(Box::new(move || trip.driven_by(Driver::Worker)));
                 let first = stage == 0 && self.line.is_outermost() && matches!(place, Place::Worker(_));
                 let turn = if first { Turn::NewJob } else { Turn::UnderWay };
-                if self.line.remote.submit(Task { tag: self.tag, turn, stages_left, run }).is_err() {
+                if self
+                    .line
+                    .remote
+                    .submit(Task { tag: self.tag, turn, stages_left, priority: self.urgency.priority(), run })
+                    .is_err()
+                {
                     // The pool has ended: nobody could drive it to an end.
                     self.line.close(true);
                     self.cancel();

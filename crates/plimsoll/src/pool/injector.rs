@@ -7,6 +7,7 @@
 //!
 //! A *pass* is held by a job under way. While one is out, a draining pool still takes the tasks of its later stages.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::job::{JobRef, JobTag};
@@ -21,6 +22,8 @@ pub(crate) struct Task {
     pub(crate) turn: Turn,
     /// How many stages follow: the task with the fewest is the most downstream and runs first.
     pub(crate) stages_left: usize,
+    /// Among tasks with as many stages left the highest runs first.
+    pub(crate) priority: i32,
     /// What to do; it owns all that it needs, the stage's grant included.
     pub(crate) run: Run,
 }
@@ -69,8 +72,8 @@ struct TaskQueue {
     phase: Phase,
 }
 
-/// A task's place: its turn, stages left, arrival.
-type Place = (Turn, usize, u64);
+/// A task's place: its turn, stages left, priority (higher first), arrival.
+type Place = (Turn, usize, Reverse<i32>, u64);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
@@ -106,7 +109,7 @@ impl Injector {
         if !queue.takes(&task.run) {
             return Err(task);
         }
-        let place = (task.turn, task.stages_left, queue.arrivals);
+        let place = (task.turn, task.stages_left, Reverse(task.priority), queue.arrivals);
         queue.arrivals += 1;
         queue.under_way += usize::from(task.turn == Turn::UnderWay);
         queue.tasks.insert(place, task);
@@ -156,7 +159,7 @@ impl Injector {
             return None;
         }
         let queue = lock(&self.queue);
-        let (&(turn, stages_left, _), _) = queue.tasks.first_key_value()?;
+        let (&(turn, stages_left, ..), _) = queue.tasks.first_key_value()?;
         (turn == Turn::UnderWay).then_some(stages_left)
     }
 

@@ -226,6 +226,7 @@ fn dropping_the_last_handle_drains_what_is_queued() {
             tag: JobTag::fresh(),
             turn: Turn::UnderWay,
             stages_left: 0,
+            priority: 0,
             run: Run::Stage(run),
         });
         assert!(queued.is_ok());
@@ -262,14 +263,25 @@ fn the_last_handle_may_be_dropped_by_a_task_of_the_pool() {
     });
     assert!(
         shared
-            .submit(Task { tag: JobTag::fresh(), turn: Turn::UnderWay, stages_left: 0, run: Run::Stage(run) })
+            .submit(Task {
+                tag: JobTag::fresh(),
+                turn: Turn::UnderWay,
+                stages_left: 0,
+                priority: 0,
+                run: Run::Stage(run)
+            })
             .is_ok()
     );
     drop(pool);
     send.send(()).expect("the task waits");
     let refused = loop {
-        let task =
-            Task { tag: JobTag::fresh(), turn: Turn::UnderWay, stages_left: 0, run: Run::Stage(Box::new(|| {})) };
+        let task = Task {
+            tag: JobTag::fresh(),
+            turn: Turn::UnderWay,
+            stages_left: 0,
+            priority: 0,
+            run: Run::Stage(Box::new(|| {})),
+        };
         if shared.submit(task).is_err() {
             break true;
         }
@@ -287,7 +299,13 @@ fn the_most_downstream_task_runs_first() {
     let submit = |stages_left, run: Box<dyn FnOnce() + Send>| {
         assert!(
             pool.shared()
-                .submit(Task { tag: JobTag::fresh(), turn: Turn::UnderWay, stages_left, run: Run::Stage(run) })
+                .submit(Task {
+                    tag: JobTag::fresh(),
+                    turn: Turn::UnderWay,
+                    stages_left,
+                    priority: 0,
+                    run: Run::Stage(run)
+                })
                 .is_ok()
         );
     };

@@ -46,6 +46,28 @@ fn higher_priority_and_near_deadlines_go_first() {
 }
 
 #[test]
+fn workers_take_the_higher_priority_first_among_jobs_that_are_as_far() {
+    let (ledger, pool, began) = (ledger(CLAIM.times(9)), pool(1), Names::default());
+    let pipeline = narrow(&ledger, &pool, &began).pacing(Pacing::Unpaced).build().expect("a pipeline");
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let (begun, has_begun) = mpsc::channel();
+    let tickets = std::thread::scope(|scope| {
+        // The only worker is busy until all have been let in.
+        let (pool, begun) = (&pool, begun);
+        scope.spawn(move || pool.install(|| (begun.send(()), may_go_on.recv()).0.expect("the test listens")));
+        has_begun.recv().expect("it begins");
+        let jobs = [("a", 0), ("b", 5), ("c", 1), ("d", 5)];
+        let tickets = jobs.map(|(name, n)| pipeline.submit(JobOptions::new(name).priority(n), ()).expect("taken on"));
+        drop(go_on);
+        tickets
+    });
+    for ticket in tickets {
+        ticket.wait().expect("a result");
+    }
+    assert_eq!(*lock(&began), ["b", "d", "c", "a"]);
+}
+
+#[test]
 fn a_deadline_that_comes_near_lets_a_waiting_job_pass() {
     let (ledger, pool, began) = (ledger(CLAIM), pool(1), Names::default());
     let pipeline = narrow(&ledger, &pool, &began).build().expect("a pipeline");

@@ -17,18 +17,27 @@ use crate::sync::{Mutex, lock};
 /// What a trip knows about time.
 pub(super) struct Urgency {
     options: JobOptions,
-    /// The deadline is near, and the ledger has not been told.
+    /// The deadline is near.
+    raised: AtomicBool,
+    /// The same, and the ledger has not been told.
     due: AtomicBool,
     alarms: Mutex<Vec<AlarmId>>,
 }
 
 impl Urgency {
     pub(super) fn new(options: JobOptions) -> Self {
-        Self { options, due: AtomicBool::new(false), alarms: Mutex::new(Vec::new()) }
+        Self { options, raised: AtomicBool::new(false), due: AtomicBool::new(false), alarms: Mutex::new(Vec::new()) }
     }
 
+    /// The priority, raised once the deadline is near.
     pub(super) fn priority(&self) -> i32 {
-        self.options.priority
+        let raise = if self.raised.load(Ordering::Relaxed) { URGENT } else { 0 };
+        self.options.priority.saturating_add(raise)
+    }
+
+    fn is_due(&self) {
+        self.raised.store(true, Ordering::Relaxed);
+        self.due.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn is_late(&self) -> bool {
@@ -48,10 +57,10 @@ impl<E: Send + 'static> Trip<E> {
         if let Some(deadline) = deadline {
             let urgent_from = deadline.checked_sub(self.lead(deadline.saturating_duration_since(now)));
             if urgent_from.is_none_or(|from| from <= now) {
-                self.urgency.due.store(true, Ordering::Relaxed);
+                self.urgency.is_due();
             } else if let Some(from) = urgent_from {
                 self.at(from, |trip| {
-                    trip.urgency.due.store(true, Ordering::Relaxed);
+                    trip.urgency.is_due();
                     trip.driven_by(Driver::Passer);
                 });
             }
@@ -91,7 +100,7 @@ impl<E: Send + 'static> Trip<E> {
         if !self.urgency.due.load(Ordering::Relaxed) || !self.urgency.due.swap(false, Ordering::Relaxed) {
             return false;
         }
-        let priority = self.urgency.options.priority.saturating_add(URGENT);
+        let priority = self.urgency.priority();
         if !job.is_admitted() {
             // As another job it may be served from the urgent reserve. It loses its age, which
             // its new priority makes up for. Where that is refused the old one stands.
