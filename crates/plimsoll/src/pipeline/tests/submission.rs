@@ -54,7 +54,7 @@ fn workers_take_the_higher_priority_first_among_jobs_that_are_as_far() {
     let tickets = std::thread::scope(|scope| {
         // The only worker is busy until all have been let in.
         let (pool, begun) = (&pool, begun);
-        scope.spawn(move || pool.install(|| (begun.send(()), may_go_on.recv()).0.expect("the test listens")));
+        scope.spawn(move || pool.install(move || (begun.send(()), may_go_on.recv()).0.expect("the test listens")));
         has_begun.recv().expect("it begins");
         let jobs = [("a", 0), ("b", 5), ("c", 1), ("d", 5)];
         let tickets = jobs.map(|(name, n)| pipeline.submit(JobOptions::new(name).priority(n), ()).expect("taken on"));
