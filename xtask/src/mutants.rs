@@ -1,15 +1,23 @@
-//! `cargo xtask mutants`: each deliberate fault in the shipped source (`cfg(plimsoll_mutant = "…")`) is switched on
-//! in turn, and the test named for it in `xtask/mutants.txt` must fail; the control, without a mutant, must pass.
+//! `cargo xtask mutants`: each deliberate fault in the shipped source is switched on in turn, and the test named for it in
+//! `xtask/mutants.txt` must fail; the control, without a fault, must pass.
+//!
+//! One build has all faults of the form `mutant!("…")`, and a test is told which one through its environment. The few that
+//! only the compiler can make (`cfg(plimsoll_mutant = "…")`) are built one by one.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
-    process::{Command, Stdio},
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{sh, tidy};
+use crate::tidy::{self, MutantKind};
+
+mod build;
+pub(crate) mod wrapper;
 
 /// Arguments of the task.
 #[derive(clap::Args)]
@@ -21,11 +29,31 @@ pub(crate) struct Args {
 /// One row of the table: a fault, and the test that must catch it.
 struct Mutant {
     name: String,
+    kind: MutantKind,
+    test: Test,
+}
+
+/// A test, and how it is built.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Test {
     package: String,
+    loom: bool,
     /// A test binary (`--test`), or `lib`.
     target: String,
     filter: String,
-    loom: bool,
+}
+
+impl Test {
+    fn name(&self) -> String {
+        format!("{} {} {}", self.package, self.target, self.filter)
+    }
+}
+
+/// One run of a test: with a fault, or as the control.
+struct Trial<'a> {
+    mutant: Option<&'a Mutant>,
+    test: &'a Test,
+    program: PathBuf,
 }
 
 const TABLE: &str = "xtask/mutants.txt";
@@ -33,131 +61,121 @@ const TABLE: &str = "xtask/mutants.txt";
 /// Runs the table; an error names every mutant that survived.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut mutants = read_table()?;
-    let in_source = tidy::mutants_in_source()?;
-    let in_table: BTreeSet<String> = mutants.iter().map(|mutant| mutant.name.clone()).collect();
-    ensure!(in_source == in_table, "{TABLE} and the source differ: only in one of them {:?}", &in_source ^ &in_table);
     mutants.retain(|mutant| args.only.is_empty() || args.only.contains(&mutant.name));
+    ensure!(!mutants.is_empty(), "no such mutant in {TABLE}");
+    let trials = build_trials(&mutants)?;
 
-    let mut controls = BTreeSet::new();
+    let controls: Vec<&Trial<'_>> = trials.iter().filter(|trial| trial.mutant.is_none()).collect();
+    for (trial, passed) in controls.iter().zip(run_all(&controls)?) {
+        ensure!(passed, "the control fails: `{}` without a mutant", trial.test.name());
+    }
+    let faulty: Vec<&Trial<'_>> = trials.iter().filter(|trial| trial.mutant.is_some()).collect();
     let mut survivors = Vec::new();
-    for mutant in &mutants {
-        let test = format!("{} {} {}", mutant.package, mutant.target, mutant.filter);
-        if controls.insert((test.clone(), mutant.loom)) {
-            ensure!(passes(mutant, false)?, "the control fails: `{test}` without a mutant");
-        }
-        if passes(mutant, true)? {
-            println!("{:<40} SURVIVED {test}", mutant.name);
-            survivors.push(mutant.name.as_str());
-        } else {
-            println!("{:<40} caught by {test}", mutant.name);
-        }
+    for (trial, passed) in faulty.iter().zip(run_all(&faulty)?) {
+        let Some(mutant) = trial.mutant else { continue };
+        let verdict = if passed { "SURVIVED" } else { "caught by" };
+        println!("{:<40} {verdict} {}", mutant.name, trial.test.name());
+        survivors.extend(passed.then_some(mutant.name.as_str()));
     }
     ensure!(survivors.is_empty(), "mutants survived: {}", survivors.join(", "));
-    ensure!(!mutants.is_empty(), "no such mutant in {TABLE}");
     println!("{} mutants, all caught", mutants.len());
     Ok(())
 }
 
 fn read_table() -> Result<Vec<Mutant>> {
+    let in_source = tidy::mutants_in_source()?;
     let text = fs::read_to_string(TABLE).with_context(|| format!("cannot read {TABLE}"))?;
     let rows = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    rows.map(|row| {
-        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let [name, package, target, filter, kind] = cells[..] else {
-            bail!("{TABLE}: a row has five cells, `name | package | test target | filter | plain or loom`: {row}");
-        };
-        ensure!(matches!(kind, "plain" | "loom"), "{TABLE}: the last cell is `plain` or `loom`: {row}");
-        Ok(Mutant {
-            name: name.into(),
-            package: package.into(),
-            target: target.into(),
-            filter: filter.into(),
-            loom: kind == "loom",
+    let mutants: Vec<Mutant> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let [name, package, target, filter, kind] = cells[..] else {
+                bail!("{TABLE}: a row has five cells, `name | package | test target | filter | plain or loom`: {row}");
+            };
+            ensure!(matches!(kind, "plain" | "loom"), "{TABLE}: the last cell is `plain` or `loom`: {row}");
+            let kind_in_source =
+                in_source.get(name).with_context(|| format!("{TABLE}: `{name}` is not in the source"))?;
+            let (package, target, filter) = (package.into(), target.into(), filter.into());
+            let test = Test { package, loom: kind == "loom", target, filter };
+            Ok(Mutant { name: name.into(), kind: *kind_in_source, test })
         })
-    })
-    .collect()
+        .collect::<Result<_>>()?;
+    let in_table: BTreeSet<&String> = mutants.iter().map(|mutant| &mutant.name).collect();
+    let missing: Vec<&String> = in_source.keys().filter(|name| !in_table.contains(name)).collect();
+    ensure!(missing.is_empty(), "{TABLE}: no row for {missing:?}");
+    Ok(mutants)
 }
 
-/// Whether the mutant's test passes, with the fault switched on or off. A build that fails is an error, not a catch.
-fn passes(mutant: &Mutant, faulty: bool) -> Result<bool> {
-    let build = command(mutant, faulty, true)?.stdout(Stdio::null()).output().context("cannot start cargo")?;
-    ensure!(
-        build.status.success(),
-        "`{}` does not build with the fault {}: {}",
-        mutant.package,
-        if faulty { &mutant.name } else { "switched off" },
-        String::from_utf8_lossy(&build.stderr)
-    );
-    let out = command(mutant, faulty, false)?.output().context("cannot start cargo")?;
+/// Builds everything, and says what is to be run: each control once, then the faults.
+fn build_trials(mutants: &[Mutant]) -> Result<Vec<Trial<'_>>> {
+    let mut targets: BTreeMap<(&str, bool), BTreeSet<&str>> = BTreeMap::new();
+    for Mutant { test, .. } in mutants {
+        targets.entry((&test.package, test.loom)).or_default().insert(&test.target);
+    }
+    let mut switched = BTreeMap::new();
+    for ((package, loom), targets) in targets {
+        for (target, program) in build::tests(package, loom, &targets, wrapper::Faults::Switched)? {
+            switched.insert((package, loom, target), program);
+        }
+    }
+    let find = |test: &Test| {
+        let program = switched.get(&(test.package.as_str(), test.loom, test.target.clone()));
+        program.cloned().with_context(|| format!("{} has no test target `{}`", test.package, test.target))
+    };
+    let mut trials = Vec::new();
+    for test in mutants.iter().map(|mutant| &mutant.test).collect::<BTreeSet<_>>() {
+        trials.push(Trial { mutant: None, test, program: find(test)? });
+    }
+    for mutant in mutants {
+        let test = &mutant.test;
+        let program = match mutant.kind {
+            MutantKind::Switched => find(test)?,
+            MutantKind::Compiled => {
+                let target = BTreeSet::from([test.target.as_str()]);
+                let mut built =
+                    build::tests(&test.package, test.loom, &target, wrapper::Faults::Compiled(&mutant.name))?;
+                built.remove(&test.target).context("the target was just built")?
+            }
+        };
+        trials.push(Trial { mutant: Some(mutant), test, program });
+    }
+    Ok(trials)
+}
+
+/// Runs the trials, as many at once as there are cores; for each, whether its test passed.
+fn run_all(trials: &[&Trial<'_>]) -> Result<Vec<bool>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut passed = Vec::new();
+        loop {
+            // Relaxed: a counter that carries nothing with it.
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(trial) = trials.get(at) else { return passed };
+            passed.push((at, passes(trial)));
+        }
+    };
+    let mut results = thread::scope(|scope| {
+        let workers = thread::available_parallelism().map_or(1, |n| n.get());
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().expect("a trial's panic is its program's"))
+            .collect::<Vec<_>>()
+    });
+    results.sort_by_key(|result| result.0);
+    results.into_iter().map(|result| result.1).collect()
+}
+
+/// Whether a trial's test passes.
+fn passes(trial: &Trial<'_>) -> Result<bool> {
+    let mut command = build::at_home(&trial.test.package, &trial.program)?;
+    command.arg(&trial.test.filter).env("LOOM_MAX_PREEMPTIONS", "3");
+    if let Some(mutant) = trial.mutant.filter(|mutant| mutant.kind == MutantKind::Switched) {
+        command.env("PLIMSOLL_MUTANT", &mutant.name);
+    }
+    let out = command.output().with_context(|| format!("cannot start {}", trial.program.display()))?;
     let text = String::from_utf8_lossy(&out.stdout);
     // A filter that matches nothing passes for ever.
-    ensure!(!text.contains("running 0 tests"), "no test matches `{}` in {}", mutant.filter, mutant.package);
+    ensure!(!text.contains("running 0 tests"), "no test matches `{}`", trial.test.name());
     Ok(out.status.success())
-}
-
-fn command(mutant: &Mutant, faulty: bool, only_build: bool) -> Result<Command> {
-    let mut command = sh::cargo("test --quiet");
-    if mutant.loom {
-        command.arg("--release");
-        sh::add_rustflags(&mut command, "--cfg plimsoll_loom");
-        command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
-        command.env("LOOM_MAX_PREEMPTIONS", "3");
-    }
-    // The folders of the ordinary tests and of the models: everything but the mutant itself has been compiled there.
-    command.env("CARGO_TARGET_DIR", if mutant.loom { sh::target_dir().join("loom") } else { sh::target_dir() });
-    if faulty {
-        command.env("RUSTC_WORKSPACE_WRAPPER", wrapper::link(&mutant.name)?);
-    }
-    command.args(["--package", &mutant.package]);
-    match mutant.target.as_str() {
-        "lib" => command.arg("--lib"),
-        target => command.args(["--test", target]),
-    };
-    if only_build {
-        command.arg("--no-run");
-    } else {
-        command.args(["--", &mutant.filter]);
-    }
-    Ok(command)
-}
-
-/// RUSTFLAGS would rebuild every dependency for each mutant. A compiler wrapper for workspace members does not: cargo
-/// keeps what it compiles apart by the wrapper's path, so this program, linked to under the mutant's name, is it.
-pub(crate) mod wrapper {
-    use std::{
-        env,
-        ffi::OsString,
-        fs,
-        os::unix::{fs::symlink, process::CommandExt},
-        path::{Path, PathBuf},
-        process::Command,
-    };
-
-    use anyhow::{Context, Result, bail};
-
-    use crate::sh;
-
-    const PREFIX: &str = "mutant=";
-
-    /// The path under which this program compiles with the fault `name` switched on.
-    pub(super) fn link(name: &str) -> Result<PathBuf> {
-        let dir = env::current_dir()?.join(sh::target_dir()).join("mutant-wrappers");
-        fs::create_dir_all(&dir)?;
-        let link = dir.join(format!("{PREFIX}{name}"));
-        let _ = fs::remove_file(&link);
-        symlink(env::current_exe()?, &link).with_context(|| format!("cannot link {}", link.display()))?;
-        Ok(link)
-    }
-
-    /// Compiles, if this program was started as a wrapper: then it does not return.
-    pub(crate) fn compile_if_called_as_one() -> Result<()> {
-        let mut args = env::args_os();
-        let called_as = args.next().unwrap_or_default();
-        let name = Path::new(&called_as).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let Some(mutant) = name.strip_prefix(PREFIX) else { return Ok(()) };
-        let rustc: OsString = args.next().context("a compiler wrapper is called with the compiler's path")?;
-        let fault = format!("plimsoll_mutant=\"{mutant}\"");
-        let error = Command::new(&rustc).args(args).args(["--cfg", &fault, "--cap-lints", "warn"]).exec();
-        bail!("cannot start {}: {error}", rustc.display())
-    }
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: house rules that no other tool checks. Each finding names the file and the rule.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -38,7 +38,7 @@ pub(crate) fn run() -> Result<()> {
     }
     check_crates(&files, &mut findings);
     let table = fs::read_to_string("xtask/mutants.txt").unwrap_or_default();
-    for mutant in mutants_in_source()? {
+    for mutant in mutants_in_source()?.into_keys() {
         if !table.lines().any(|row| row.split('|').next().is_some_and(|cell| cell.trim() == mutant)) {
             findings.push(format!("xtask/mutants.txt: no row for the mutant `{mutant}`"));
         }
@@ -89,22 +89,36 @@ fn check_crates(files: &[PathBuf], findings: &mut Vec<String>) {
     }
 }
 
-/// The names in every `cfg(plimsoll_mutant = "…")` of the crates.
-pub(crate) fn mutants_in_source() -> Result<BTreeSet<String>> {
-    let marker = ["plimsoll_mutant", " = \""].concat();
-    let mut names = BTreeSet::new();
+/// A deliberate fault in the source of a crate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MutantKind {
+    /// `mutant!("…")`: in the one build that has them all, switched on when it runs.
+    Switched,
+    /// `cfg(plimsoll_mutant = "…")`, for what only the compiler can change, such as the order of fields.
+    Compiled,
+}
+
+/// The faults in the source of the crates, by name.
+pub(crate) fn mutants_in_source() -> Result<BTreeMap<String, MutantKind>> {
+    let markers = [
+        (["mutant", "!(\""].concat(), MutantKind::Switched),
+        (["plimsoll_mutant", " = \""].concat(), MutantKind::Compiled),
+    ];
+    let mut mutants = BTreeMap::new();
     for path in tracked_files()? {
         if !path.starts_with("crates") || path.extension().is_none_or(|ext| ext != "rs") {
             continue;
         }
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            for rest in line.split(&marker).skip(1) {
-                names.extend(rest.split('"').next().map(str::to_owned));
+            for (marker, kind) in &markers {
+                for rest in line.split(marker.as_str()).skip(1) {
+                    mutants.extend(rest.split('"').next().map(|name| (name.to_owned(), *kind)));
+                }
             }
         }
     }
-    Ok(names)
+    Ok(mutants)
 }
 
 fn tracked_files() -> Result<Vec<PathBuf>> {

@@ -179,11 +179,13 @@ impl<D: Driver> Device<D> {
         self.crew.lanes.submit(Box::new(move || {
             let ended = lanes::seated::<D, _>(|seat| f(seat, &mut grant)).expect("this is a lane, between two stages");
             let cx::Ended { result, left } = ended;
-            #[cfg(plimsoll_mutant = "lease-before-buffers")]
-            drop(grant);
-            drop(left);
-            #[cfg(not(plimsoll_mutant = "lease-before-buffers"))]
-            drop(grant);
+            if mutant!("lease-before-buffers") {
+                drop(grant);
+                drop(left);
+            } else {
+                drop(left);
+                drop(grant);
+            }
             promise.keep(result);
         }));
         running

@@ -5,6 +5,9 @@
 //! [`Ledger`] for accounting alone; [`pipeline::Pipeline`] for stages; [`pool`] for the threads underneath.
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod mutant;
+
 mod budget;
 mod bytes;
 mod class;

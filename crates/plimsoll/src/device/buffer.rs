@@ -88,8 +88,9 @@ impl<D: Driver> Piece<D> {
     fn used_by(&self, user: &Yard<D>) {
         let mut users = lock(&self.users);
         users.retain(|other| other.is_open() && !other.is(user));
-        #[cfg(plimsoll_mutant = "one-user-of-shared-memory")]
-        users.clear();
+        if mutant!("one-user-of-shared-memory") {
+            users.clear();
+        }
         users.push(user.clone());
     }
 

@@ -214,20 +214,18 @@ impl<'lease, D: Driver> LaneCx<'lease, D> {
     ///
     /// The first thing that went wrong.
     fn settle(&mut self) -> Result<(), DeviceError> {
-        #[cfg(plimsoll_mutant = "free-before-synchronise")]
-        return Ok(());
-        #[cfg(not(plimsoll_mutant = "free-before-synchronise"))]
-        {
-            let synchronised = self.synchronise();
-            if matches!(synchronised, Err(DeviceError::Driver { .. }))
-                && let Err(DeviceError::Driver { source, .. }) = self.synchronise()
-            {
-                // Memory that may be in use cannot be freed, so it goes with the device.
-                let message = format!("it does not say any more when it is done: {source}");
-                self.lanes.give_up(DriverError::Broken { message });
-            }
-            synchronised
+        if mutant!("free-before-synchronise") {
+            return Ok(());
         }
+        let synchronised = self.synchronise();
+        if matches!(synchronised, Err(DeviceError::Driver { .. }))
+            && let Err(DeviceError::Driver { source, .. }) = self.synchronise()
+        {
+            // Memory that may be in use cannot be freed, so it goes with the device.
+            let message = format!("it does not say any more when it is done: {source}");
+            self.lanes.give_up(DriverError::Broken { message });
+        }
+        synchronised
     }
 }
 

@@ -58,7 +58,6 @@ impl Outbox {
     }
 
     /// A fault to be caught: the turn ends in another critical section than the one that found nothing to deliver.
-    #[cfg(plimsoll_mutant = "baton-down-late")]
     pub(super) fn put_down(&mut self) {
         self.delivering = false;
     }
@@ -66,7 +65,7 @@ impl Outbox {
     /// What is to be delivered next. With `None` the caller's turn to deliver is over.
     pub(super) fn next_batch(&mut self) -> Option<Batch> {
         if self.queue.is_empty() {
-            self.delivering = cfg!(plimsoll_mutant = "baton-down-late");
+            self.delivering = mutant!("baton-down-late");
             return None;
         }
         Some(Batch { events: std::mem::take(&mut self.queue), observers: self.observers.clone() })

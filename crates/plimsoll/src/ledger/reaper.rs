@@ -188,7 +188,7 @@ impl Graves {
 
     /// Whether all that was handed over is gone.
     pub(super) fn is_empty(&self) -> bool {
-        cfg!(plimsoll_mutant = "quiet-before-reaped")
+        mutant!("quiet-before-reaped")
             || self.queues.iter().all(|queue| queue.waiting.is_empty() && queue.dropping.is_none())
     }
 

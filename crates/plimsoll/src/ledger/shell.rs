@@ -268,7 +268,7 @@ impl Inner {
         if let Some(verdict) = shell.take_verdict(id) {
             return Some(verdict);
         }
-        if cfg!(plimsoll_mutant = "register-waiter-after-check") {
+        if mutant!("register-waiter-after-check") {
             drop(shell);
             shell = sync::lock(&self.shell);
         }
@@ -320,7 +320,7 @@ impl Inner {
             Some(Verdict::Granted(granted)) => shell.apply(|state, out| undo(state, granted, out)),
             Some(Verdict::Refused(_)) => {}
         }
-        if cfg!(plimsoll_mutant = "add-then-undo-without-wake") {
+        if mutant!("add-then-undo-without-wake") {
             shell.outcomes.clear();
         }
         self.deliver(shell);
@@ -358,7 +358,7 @@ impl Inner {
         let mut shell = sync::lock(&self.shell);
         let next = shell.graves.next(space, panicked);
         if next.is_none() {
-            if cfg!(plimsoll_mutant = "reaper-leaves-late") {
+            if mutant!("reaper-leaves-late") {
                 drop(shell);
                 shell = sync::lock(&self.shell);
             }
@@ -395,8 +395,7 @@ impl Inner {
         loop {
             // A statement of its own, so that the lock is released before anybody is called.
             let batch = sync::lock(&self.shell).outbox.next_batch();
-            #[cfg(plimsoll_mutant = "baton-down-late")]
-            if batch.is_none() {
+            if mutant!("baton-down-late") && batch.is_none() {
                 sync::lock(&self.shell).outbox.put_down();
             }
             let Some(batch) = batch else { return };

@@ -219,7 +219,7 @@ impl LedgerState {
         if let Some(parent) = parent {
             self.check_part(parent, &mut owner, &spec)?;
         } else if let Some(error) = self.never_fits(&owner)
-            && !cfg!(plimsoll_mutant = "oversize-waits")
+            && !mutant!("oversize-waits")
         {
             return Err(SubmitError::NeverFits(error));
         }
@@ -260,7 +260,7 @@ impl LedgerState {
         let declared = Declared::Standing { class, max: max.map(|max| max.0), base, retained };
         let owner = Owner { claim, leaves, ..Owner::new(name, account, priority, declared) };
         if let Some(error) = self.never_fits(&owner)
-            && !cfg!(plimsoll_mutant = "oversize-waits")
+            && !mutant!("oversize-waits")
         {
             return Err(ReserveError::NeverFits(error));
         }
@@ -485,7 +485,7 @@ impl LedgerState {
         let Declared::Job { plans, running, .. } = &owner.declared else { panic!("a reservation has no stage to end") };
         let stage = running.expect("a stage is running");
         let keep = plans.profile().stages()[stage].keep.clone();
-        let is_late = !cfg!(plimsoll_mutant = "permit-back-at-stage-end");
+        let is_late = !mutant!("permit-back-at-stage-end");
         self.give_back_slots(id, |slots| if is_late { keep.of(slots) } else { 0 });
         self.note(id, What::StageEnded);
         let Declared::Job { running, next, again, .. } = &mut self.owners[id.0].declared else {
@@ -639,8 +639,9 @@ impl LedgerState {
         // Slots are not kept by anybody's buffer: they come back with the end.
         self.give_back_slots(id, |_| 0);
         let parent = self.owners[id.0].family.parent;
-        #[cfg(plimsoll_mutant = "leavings-free-for-a-moment")]
-        self.free_for_a_moment(id, out);
+        if mutant!("leavings-free-for-a-moment") {
+            self.free_for_a_moment(id, out);
+        }
         self.hand_over(id, was_in_flight);
         let owner = &mut self.owners[id.0];
         owner.claim.clear();

@@ -130,7 +130,7 @@ impl Drifts {
     fn learned(&self, runs: &VecDeque<Seen>) -> Option<Seen> {
         let worst = worst(runs)?;
         let less = worst.held < worst.declared;
-        let known = cfg!(plimsoll_mutant = "correction-below-declared")
+        let known = mutant!("correction-below-declared")
             || !less
             || (self.learning == Learning::MoreAndLess && runs.len() == WINDOW);
         known.then_some(worst)

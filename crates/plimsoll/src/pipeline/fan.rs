@@ -155,7 +155,7 @@ impl<E: Send + 'static> Delivery<E> for PartReport<E> {
         let last = word.out == 0;
         drop(word);
         drop(late);
-        if cfg!(plimsoll_mutant = "last-part-tells-nobody") && last {
+        if mutant!("last-part-tells-nobody") && last {
             return;
         }
         self.gather.parent.send_on();

@@ -188,7 +188,7 @@ impl<E: Send + 'static> Trip<E> {
 
     fn stop(&self, reason: Reason) {
         self.stop.set(reason);
-        if cfg!(plimsoll_mutant = "cancel-waits-for-the-runtime") && self.wake_voyage() {
+        if mutant!("cancel-waits-for-the-runtime") && self.wake_voyage() {
             return;
         }
         if let Some(luggage) = self.take() {
@@ -228,7 +228,7 @@ impl<E: Send + 'static> Trip<E> {
     fn put_back(&self, luggage: Box<Luggage<E>>) -> Option<Box<Luggage<E>>> {
         let mut state = lock(&self.state);
         let again = matches!(*state, State::Driven { again: true });
-        if (again || self.stop.is_set()) && !cfg!(plimsoll_mutant = "parked-without-recheck") {
+        if (again || self.stop.is_set()) && !mutant!("parked-without-recheck") {
             *state = State::Driven { again: false };
             return Some(luggage);
         }

@@ -104,7 +104,7 @@ impl Idle {
         seat.state.store(want.to_word(), Ordering::Release);
         // Partner: the fence in `published`.
         fence(Ordering::SeqCst);
-        let found = if cfg!(plimsoll_mutant = "sleep-without-recheck") { false } else { anything_there() };
+        let found = if mutant!("sleep-without-recheck") { false } else { anything_there() };
         if found && self.claim(index, want.to_word()) {
             return false;
         }

@@ -95,7 +95,7 @@ impl TaskQueue {
     fn is_finished(&self) -> bool {
         match self.phase {
             Phase::Open => false,
-            Phase::Draining if cfg!(plimsoll_mutant = "drain-forgets-passes") => self.tasks.is_empty(),
+            Phase::Draining if mutant!("drain-forgets-passes") => self.tasks.is_empty(),
             Phase::Draining => self.tasks.is_empty() && self.passes == 0,
             Phase::Aborted => true,
         }

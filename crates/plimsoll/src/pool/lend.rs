@@ -59,7 +59,7 @@ impl Lending {
     pub(super) fn lend(&self, start: impl FnOnce(Spare) -> Result<thread::JoinHandle<()>, Spare>) -> Lent<'_> {
         let mut book = lock(&self.book);
         book.lent += 1;
-        if book.on_duty < book.lent && !book.ended && !cfg!(plimsoll_mutant = "lend-to-nobody") {
+        if book.on_duty < book.lent && !book.ended && !mutant!("lend-to-nobody") {
             if book.resting > book.calls {
                 book.calls += 1;
                 book.on_duty += 1;
@@ -82,7 +82,7 @@ impl Lending {
     /// Whether a spare between tasks should go to rest.
     pub(super) fn has_surplus(&self) -> bool {
         // Relaxed: a spare that reads an old value runs one more task, or sleeps where work finds it.
-        self.surplus.load(Ordering::Relaxed) && !cfg!(plimsoll_mutant = "spare-stays")
+        self.surplus.load(Ordering::Relaxed) && !mutant!("spare-stays")
     }
 
     /// Rests the calling spare, if there is a surplus, until it is called. Returns false at the end of the pool.
@@ -93,7 +93,7 @@ impl Lending {
         }
         book.on_duty -= 1;
         self.show(&book);
-        if cfg!(plimsoll_mutant = "rest-in-two-steps") {
+        if mutant!("rest-in-two-steps") {
             drop(book);
             book = lock(&self.book);
         }

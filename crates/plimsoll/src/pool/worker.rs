@@ -103,7 +103,7 @@ impl Shared {
 
     /// Queues a task for the workers; a pool that has no use for it any more gives it back.
     pub(super) fn submit(&self, task: Task) -> Result<(), Task> {
-        if cfg!(plimsoll_mutant = "wake-before-push") {
+        if mutant!("wake-before-push") {
             self.idle.task_published();
             return self.injector.push(task);
         }
@@ -125,7 +125,7 @@ impl Shared {
         self.tenants.give_up();
         for task in tasks {
             match task.run {
-                Run::Visit(visit) if cfg!(plimsoll_mutant = "abort-forgets-calls") => drop(visit),
+                Run::Visit(visit) if mutant!("abort-forgets-calls") => drop(visit),
                 Run::Visit(visit) => visit.give_back(),
                 // What it carries may have destructors that panic.
                 Run::Stage(stage) => drop(catch_unwind(AssertUnwindSafe(|| drop(stage)))),
@@ -281,7 +281,7 @@ impl Worker {
                 self.pass_on(&mut woken, Want::ForksOf(tag));
                 fork.execute(self);
                 looks = 0;
-            } else if self.help_another_job_by_mutation() {
+            } else if mutant!("help-other-job") && self.help_another_job() {
                 looks = 0;
             } else if looks < LOOKS_BEFORE_SLEEP {
                 looks += 1;
@@ -404,13 +404,8 @@ impl Worker {
         }
     }
 
-    #[cfg(not(plimsoll_mutant = "help-other-job"))]
-    fn help_another_job_by_mutation(&self) -> bool {
-        false
-    }
-
-    #[cfg(plimsoll_mutant = "help-other-job")]
-    fn help_another_job_by_mutation(&self) -> bool {
+    /// A fault to be caught.
+    fn help_another_job(&self) -> bool {
         let job = self.job();
         let work = self.find_work();
         let found = work.is_some();

@@ -62,7 +62,7 @@ impl Shell {
         for order in self.state.drain_orders() {
             match order {
                 Order::Evict(id) => leaving.0.extend(self.residents.0.get_mut(id.index()).and_then(Option::take)),
-                Order::Load(..) if cfg!(plimsoll_mutant = "takeover-without-wake") => {}
+                Order::Load(..) if mutant!("takeover-without-wake") => {}
                 Order::Load(job, _) => {
                     // Who has no seat asks for it just now, or will.
                     let seat = self.seat_of.get(job.index()).filter(|seat| **seat != NO_SEAT);

@@ -164,7 +164,7 @@ impl LedgerState {
     /// free before the admission.
     pub(super) fn may_pass(&mut self, id: OwnerId) -> Option<Vec<OwnerId>> {
         let age = self.age(id);
-        let bounded = !cfg!(plimsoll_mutant = "bypass-without-bound");
+        let bounded = !mutant!("bypass-without-bound");
         if bounded && self.queues.holds_back(age) {
             return None;
         }
@@ -290,12 +290,12 @@ impl LedgerState {
     pub(super) fn try_grant_whole(&mut self, id: OwnerId) -> Option<Granted> {
         let more = self.more_of(id);
         if !self.fits(&more) {
-            #[cfg(plimsoll_mutant = "chunked-acquisition")]
-            self.take_what_there_is(id);
+            if mutant!("chunked-acquisition") {
+                self.take_what_there_is(id);
+            }
             return None;
         }
-        #[cfg(plimsoll_mutant = "head-owed-bytes")]
-        if !self.leaves_room_for_the_head(id, &more) {
+        if mutant!("head-owed-bytes") && !self.leaves_room_for_the_head(id, &more) {
             return None;
         }
         let joins = !self.owners[id.0].in_flight();
@@ -311,7 +311,7 @@ impl LedgerState {
         }
         self.charge(id, &more);
         let family = if joins { self.join_family(id) } else { FamilyBefore::default() };
-        let unchecked = cfg!(plimsoll_mutant = "safety-for-growth-only") && admission;
+        let unchecked = mutant!("safety-for-growth-only") && admission;
         if !unchecked && !self.is_safe_with(joins.then_some(id)) {
             if joins {
                 self.leave_family(id, family);
@@ -399,7 +399,6 @@ impl LedgerState {
     }
 
     /// A fault to be caught: part of a request is taken while the rest is waited for.
-    #[cfg(plimsoll_mutant = "chunked-acquisition")]
     fn take_what_there_is(&mut self, id: OwnerId) {
         for (resource, amount) in self.owners[id.0].missing(self.owners[id.0].waiting.as_ref().expect("it waits").want)
         {
@@ -415,7 +414,6 @@ impl LedgerState {
     }
 
     /// A fault to be caught: whoever comes first is owed the next bytes, whether or not it could use them.
-    #[cfg(plimsoll_mutant = "head-owed-bytes")]
     fn leaves_room_for_the_head(&mut self, id: OwnerId, more: &Amounts) -> bool {
         let Some(head) = self.queues.growths().into_iter().chain(self.queues.admissions()).next() else { return true };
         let owed = self.more_of(head);

@@ -48,7 +48,7 @@ impl LedgerState {
         let within = self.accounts_below(&self.owners[id.0]);
         let others = self.in_flight.iter().map(|index| &self.owners[*index]);
         let in_the_way = |other: &Owner| !other.is_retained_standing() && self.is_within(other, &within);
-        if others.into_iter().any(in_the_way) && !cfg!(plimsoll_mutant = "alone-beside-others") {
+        if others.into_iter().any(in_the_way) && !mutant!("alone-beside-others") {
             return Some((None, false));
         }
         let Some(exempt) = self.may_pass(id) else { return Some((None, true)) };

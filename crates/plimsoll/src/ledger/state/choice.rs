@@ -292,7 +292,7 @@ impl LedgerState {
             self.leave_family(id, FamilyBefore::default());
             self.go_by(id, at);
             let claim = self.owners[id.0].claim_by_plan(&mut self.accounts);
-            if !cfg!(plimsoll_mutant = "switch-without-safety") {
+            if !mutant!("switch-without-safety") {
                 self.owners[id.0].claim = claim;
             }
             family = self.join_family(id);

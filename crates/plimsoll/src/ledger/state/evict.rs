@@ -48,7 +48,7 @@ impl LedgerState {
         for (component, bytes) in more.iter() {
             self.accounts.component_mut(component).held += bytes;
         }
-        let safe = cfg!(plimsoll_mutant = "load-outside-safety") || self.is_safe_with(Some(id));
+        let safe = mutant!("load-outside-safety") || self.is_safe_with(Some(id));
         for (component, bytes) in more.iter() {
             self.accounts.component_mut(component).held -= bytes;
         }

@@ -67,7 +67,7 @@ impl Unfinished {
     /// Whether a job has to wait for parts of it.
     pub(super) fn has_parts(&self, owner: &Owner) -> bool {
         let unfinished = |entry: &(u64, u32)| entry.0 == owner.born && entry.1 > 0;
-        !cfg!(plimsoll_mutant = "parent-before-its-parts") && owner.family.running > 0 && self.0.iter().any(unfinished)
+        !mutant!("parent-before-its-parts") && owner.family.running > 0 && self.0.iter().any(unfinished)
     }
 
     pub(super) fn finish(&mut self, owner: &Owner) {
@@ -93,7 +93,7 @@ impl Owner {
 
     /// Its requests are looked at with those of jobs in flight, and nothing but safety holds them back.
     pub(super) fn goes_with_growth(&self) -> bool {
-        self.in_flight() || (self.is_part() && !cfg!(plimsoll_mutant = "parts-queue-as-admissions"))
+        self.in_flight() || (self.is_part() && !mutant!("parts-queue-as-admissions"))
     }
 
     /// What it holds and what its parts in flight will leave to it.
@@ -349,7 +349,6 @@ impl LedgerState {
     }
 
     /// A fault to be caught: what a part leaves is free before its parent has it.
-    #[cfg(plimsoll_mutant = "leavings-free-for-a-moment")]
     pub(super) fn free_for_a_moment(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
         let held = self.owners[id.0].held.clone();
         for (component, held) in held.iter() {

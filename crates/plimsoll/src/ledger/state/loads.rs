@@ -118,7 +118,7 @@ impl LedgerState {
     /// Calls the first job that waits for a load, another one than `before` if there is one; without any, the bytes go
     /// back.
     pub(super) fn take_over(&mut self, id: ResidencyId, before: Option<OwnerId>) {
-        if cfg!(plimsoll_mutant = "loader-cancelled-without-takeover") {
+        if mutant!("loader-cancelled-without-takeover") {
             return;
         }
         if self.is_lost_residency(id) {

@@ -214,7 +214,7 @@ impl LedgerState {
 
     /// Whether a waiting request cannot be served now, seen without looking at anybody else.
     pub(super) fn is_short(&mut self, id: OwnerId) -> bool {
-        if cfg!(plimsoll_mutant = "chunked-acquisition") {
+        if mutant!("chunked-acquisition") {
             return false;
         }
         let waiting = self.owners[id.0].waiting.as_ref().expect("it waits");

@@ -485,10 +485,10 @@ impl LedgerState {
     }
 
     pub(super) fn is_pinned(&self, id: ResidencyId) -> bool {
-        if cfg!(plimsoll_mutant = "eviction-of-pinned") {
+        if mutant!("eviction-of-pinned") {
             return false;
         }
-        if cfg!(plimsoll_mutant = "load-evict-ping-pong") {
+        if mutant!("load-evict-ping-pong") {
             return self.pinners(id).any(|job| self.owners[job.0].waiting.is_none());
         }
         self.residencies.entry(id).pins > 0

@@ -55,7 +55,7 @@ impl<E: Send + 'static> Trip<E> {
             let word = lock(&gather.word);
             let (failed, waiting, out) = (word.failed.is_some(), word.waiting, word.out);
             drop(word);
-            if failed && !cfg!(plimsoll_mutant = "siblings-go-on") {
+            if failed && !mutant!("siblings-go-on") {
                 // Those that are not made yet are not made any more.
                 discard(parts.take());
                 if !gather.cancel() {
