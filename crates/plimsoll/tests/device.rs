@@ -1,5 +1,7 @@
 //! Devices, on simulated cards: what overlaps, what excludes, what is freed when, and what a fault leaves behind.
 
+#[path = "device/elsewhere.rs"]
+mod elsewhere;
 #[path = "device/faults.rs"]
 mod faults;
 #[path = "device/lanes.rs"]

@@ -214,11 +214,11 @@ impl<D: Driver> Staged<D> {
         here: &Arc<Lanes>,
     ) -> Result<DeviceBuffer<'lease, D>, NotAdopted<D>> {
         if let Some(error) = self.refusal_by(here) {
-            return Err(NotAdopted { error, staged: self });
+            return Err(NotAdopted { error: Box::new(error), staged: self });
         }
         if !self.piece.is_used_by_none_but(&yard) {
             let error = DeviceError::InUse { class: self.class(), device: self.device() };
-            return Err(NotAdopted { error, staged: self });
+            return Err(NotAdopted { error: Box::new(error), staged: self });
         }
         let held = self.piece.held.take().expect("it is there until the piece is consumed");
         Ok(DeviceBuffer::new(held, yard, here.clone()))
@@ -230,14 +230,14 @@ impl<D: Driver> Staged<D> {
 #[error("{error}")]
 pub struct NotAdopted<D: Driver> {
     /// Why.
-    pub error: DeviceError,
+    pub error: Box<DeviceError>,
     /// The memory.
     pub staged: Staged<D>,
 }
 
 impl<D: Driver> From<NotAdopted<D>> for DeviceError {
     fn from(refused: NotAdopted<D>) -> Self {
-        refused.error
+        *refused.error
     }
 }
 

@@ -329,6 +329,7 @@ fn run<D: Driver, R, E>(
     if let Some(loss) = lanes.loss() {
         return refuse(DeviceError::Lost(loss));
     }
+    lanes.begin();
     let yard = Yard::open();
     // Who was granted no lease gets to see the lane alone.
     let lane = LaneCx { lanes, lane, grant, yard: yard.clone(), stop, out_of_memory: None, brand: PhantomData };

@@ -16,7 +16,7 @@ use super::error::{DeviceError, Loss, StartError};
 use crate::Space;
 use crate::ledger::Ledger;
 use crate::pipeline::Errand;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, lock, thread, thread_local, wait};
 
 /// Something to do on a lane.
@@ -54,6 +54,8 @@ pub(super) struct Lanes {
     bell: Condvar,
     /// A copy of `queue.lost.is_some()`, to be looked at before each call of the driver.
     is_lost: AtomicBool,
+    /// How many stages were begun.
+    begun: AtomicUsize,
 }
 
 struct Queue {
@@ -71,7 +73,14 @@ impl std::fmt::Debug for Queue {
 impl Lanes {
     pub(super) fn new(number: u16, ledger: Ledger) -> Self {
         let queue = Queue { work: VecDeque::new(), closed: false, lost: None };
-        Self { number, ledger, queue: Mutex::new(queue), bell: Condvar::new(), is_lost: AtomicBool::new(false) }
+        Self {
+            number,
+            ledger,
+            queue: Mutex::new(queue),
+            bell: Condvar::new(),
+            is_lost: AtomicBool::new(false),
+            begun: AtomicUsize::new(0),
+        }
     }
 
     /// Queues work; a device that is closed or lost refuses it.
@@ -115,6 +124,16 @@ impl Lanes {
     pub(super) fn close(&self) {
         lock(&self.queue).closed = true;
         self.bell.notify_all();
+    }
+
+    /// Counts a stage that begins. Relaxed, as below: a count that carries nothing with it.
+    pub(super) fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many stages were begun so far.
+    pub(super) fn begun(&self) -> usize {
+        self.begun.load(Ordering::Relaxed)
     }
 
     pub(super) fn loss(&self) -> Option<Loss> {

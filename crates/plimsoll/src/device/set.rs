@@ -8,7 +8,7 @@ use super::lanes::{Seat, seated};
 use super::{Device, LaneCx, LeaseCx, cx};
 use crate::Profile;
 use crate::ledger::Grant;
-use crate::pipeline::{Builder, Carrier, Errand, StageCx, Stop};
+use crate::pipeline::{Builder, Carrier, Errand, Retry, StageCx, Stop};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Devices of one kind, of which a job takes whichever is free.
@@ -75,7 +75,7 @@ impl<D: Driver> DeviceSet<D> {
     }
 
     /// The numbers of the devices that are well, in the order in which the next job should prefer them: first those where
-    /// what it needs is resident, then in turn, so that jobs spread.
+    /// what it needs is resident, then those that have run the fewest stages, in turn where they are equal.
     pub fn preferred(&self, is_resident: impl Fn(u16) -> bool) -> Vec<u16> {
         // Relaxed: who comes after whom does not matter.
         let turn = self.fleet.turn.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +83,8 @@ impl<D: Driver> DeviceSet<D> {
         let well = (0..devices.len()).map(|at| &devices[(turn + at) % devices.len()]);
         let mut numbers: Vec<u16> = well.filter(|device| device.loss().is_none()).map(Device::number).collect();
         // A stable sort keeps the turn among equals.
-        numbers.sort_by_key(|&number| !is_resident(number));
+        let begun = |number| self.fleet.device(number).map_or(0, |device| device.crew.lanes.begun());
+        numbers.sort_by_cached_key(|&number| (!is_resident(number), begun(number)));
         numbers
     }
 
@@ -253,5 +254,44 @@ where
     {
         let set = devices.clone();
         self.stage_on(name, devices.carrier(), move |stage, value| set.on_lease(stage, |cx| run(cx, value)))
+    }
+
+    /// As [`device_stage`](Builder::device_stage), run again from its input when it fails: see
+    /// [`stage_again`](Builder::stage_again).
+    pub fn device_stage_again<D, Next, F>(
+        self,
+        name: &'static str,
+        devices: &DeviceSet<D>,
+        retry: Retry,
+        run: F,
+    ) -> Builder<In, Next, E>
+    where
+        D: Driver,
+        F: for<'lease> Fn(&mut LaneCx<'lease, D>, &Out) -> Result<Next, E> + Send + Sync + 'static,
+        Next: Send + 'static,
+    {
+        let set = devices.clone();
+        let run = move |stage: &mut StageCx<'_>, value: &Out| set.on_lane(stage, |cx| run(cx, value));
+        self.stage_on_again(name, devices.carrier(), retry, run)
+    }
+
+    /// As [`compute_stage`](Builder::compute_stage), run again from its input when it fails: after the device was out of
+    /// memory, say ([`DeviceError::failure`]), and with a smaller plan in the end. The input stays where it is, so what is
+    /// staged in is [lent](LaneCx::lend) to the stage.
+    pub fn compute_stage_again<D, Next, F>(
+        self,
+        name: &'static str,
+        devices: &DeviceSet<D>,
+        retry: Retry,
+        run: F,
+    ) -> Builder<In, Next, E>
+    where
+        D: Driver,
+        F: for<'lease> Fn(&mut LeaseCx<'lease, D>, &Out) -> Result<Next, E> + Send + Sync + 'static,
+        Next: Send + 'static,
+    {
+        let set = devices.clone();
+        let run = move |stage: &mut StageCx<'_>, value: &Out| set.on_lease(stage, |cx| run(cx, value));
+        self.stage_on_again(name, devices.carrier(), retry, run)
     }
 }

@@ -39,7 +39,7 @@ use super::stage::{Carrier, Errand, Place, Work};
 use super::stats::Event;
 use super::task::{Runtime, Voyage};
 use crate::Profile;
-use crate::ledger::{Grant, Job};
+use crate::ledger::{EnterError, Grant, Job};
 use crate::observe::What;
 use crate::pool::{JobTag, Run, Task, Turn};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -283,8 +283,17 @@ impl<E: Send + 'static> Trip<E> {
                 }
                 Poll::Ready(Err(source)) => {
                     let stage = self.line.stages[papers.stage].name;
-                    discard(value);
-                    self.note_end(luggage.papers, "not_entered");
+                    let papers = match source {
+                        EnterError::Lost(_) => match self.lost_its_device(value, luggage.papers) {
+                            Ok(luggage) => return Some(luggage),
+                            Err(papers) => papers,
+                        },
+                        _ => {
+                            discard(value);
+                            luggage.papers
+                        }
+                    };
+                    self.note_end(papers, "not_entered");
                     let source = Box::new(source);
                     self.end(Err(JobError::NotEntered { job: self.name.clone(), stage, source }));
                     return None;

@@ -1,8 +1,9 @@
 //! Devices that break: at each call of the driver, in the middle of a batch, with work that waits.
 
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
-use plimsoll::device::simulate::{CardSpec, Faults, Simulated};
+use plimsoll::device::simulate::{CardSpec, Clock, Faults, Simulated};
 use plimsoll::device::{Device, DeviceConfig, DeviceError, DriverError, StageError, StartError};
 use plimsoll::{Budget, Bytes, Ledger};
 
@@ -127,4 +128,24 @@ fn a_watchdog_may_give_a_device_up() {
     drop(staged);
     assert_eq!(bench.stats().allocated_bytes, Bytes::ZERO, "its memory is dropped quietly");
     let _ = input(0);
+}
+
+#[test]
+fn a_card_by_the_clock_takes_its_time_and_a_lost_one_keeps_nobody_waiting() {
+    let card = Simulated::new(CardSpec { clock: Clock::Real, ..CardSpec::default() });
+    let ledger = Ledger::new(Budget::new().device(0, Bytes(100), 2));
+    let device = Device::start(0, card.clone(), &ledger, DeviceConfig::default()).unwrap();
+    let kernel = |time: Duration| {
+        let mut job = submit(&ledger, "job", one_stage(0));
+        device.compute(job.enter(0).wait().unwrap(), move |cx| cx.call(|lane| lane.kernel(time, &[], || ())))
+    };
+    let began = Instant::now();
+    kernel(MS).wait().unwrap();
+    assert!(began.elapsed() >= MS);
+    let for_ever = kernel(Duration::from_secs(3600));
+    while card.ops().len() < 2 {
+        std::thread::yield_now();
+    }
+    card.lose();
+    assert!(matches!(for_ever.wait(), Err(StageError::Device(DeviceError::Lost(_)))));
 }

@@ -64,12 +64,7 @@ impl<E: Send + 'static> Trip<E> {
         let from_start = retry.is_some_and(|retry| retry.from == From::Start);
         self.line.tell(|| Event::Retried { job: self.name.clone(), stage: stage.name, from_start });
         papers.since = Instant::now();
-        let cargo = if at > papers.since {
-            self.at(at, |trip| trip.driven_by(Driver::Passer));
-            Cargo::Resting(value, at)
-        } else {
-            Cargo::Waiting(value)
-        };
+        let cargo = self.at_rest(value, at, papers.since);
         Ok(Box::new(Luggage { cargo, papers }))
     }
 
@@ -104,5 +99,35 @@ impl<E: Send + 'static> Trip<E> {
         // Relaxed: a hint, see `send_on`.
         self.stage.store(0, Ordering::Relaxed);
         Some(value)
+    }
+
+    /// A job that was refused its next stage because the device was lost on which its inputs were: it begins again from its
+    /// start, where that stage says so. Otherwise what it carried is gone, and only its end is left.
+    pub(super) fn lost_its_device(
+        self: &Arc<Self>,
+        value: Value,
+        mut papers: Papers,
+    ) -> Result<Box<Luggage<E>>, Papers> {
+        let stage = &self.line.stages[papers.stage];
+        discard(value);
+        let retry = stage.retry.filter(|retry| retry.from == From::Start && papers.stage > 0 && !self.stop.is_set());
+        let Some(retry) = retry else { return Err(papers) };
+        let Answer::Again { at } = papers.starts.failed(Failure::Transient, &retry, Instant::now()) else {
+            return Err(papers);
+        };
+        let Some(value) = self.begin_again(&mut papers) else { return Err(papers) };
+        stage.meter.retried();
+        self.line.tell(|| Event::Retried { job: self.name.clone(), stage: stage.name, from_start: true });
+        papers.since = Instant::now();
+        let cargo = self.at_rest(value, at, papers.since);
+        Ok(Box::new(Luggage { cargo, papers }))
+    }
+
+    fn at_rest(self: &Arc<Self>, value: Value, at: Instant, now: Instant) -> Cargo<E> {
+        if at <= now {
+            return Cargo::Waiting(value);
+        }
+        self.at(at, |trip| trip.driven_by(Driver::Passer));
+        Cargo::Resting(value, at)
     }
 }

@@ -1,0 +1,150 @@
+//! Pipelines over devices that fail: their jobs go to another device, come again, or go by a smaller plan.
+
+use std::time::Duration;
+
+use plimsoll::device::DeviceError;
+use plimsoll::device::simulate::Faults;
+use plimsoll::pipeline::{JobError, Pipeline, Retry};
+use plimsoll::pool::{Pool, PoolConfig};
+use plimsoll::{Bytes, Demand, Profile};
+
+use crate::several::Cards;
+use crate::support::{MS, input, scratch, two_stages};
+
+fn pool() -> Pool {
+    Pool::new(PoolConfig { threads: 2, ..PoolConfig::default() }).expect("threads")
+}
+
+/// Sums ten bytes on whichever card; begins again from the start when that is lost. Says which card it was.
+fn sums(cards: &Cards, pool: &Pool) -> Pipeline<u8, (u16, u8), DeviceError> {
+    let turns = [cards.set.clone(), cards.set.clone()];
+    let [first, others] = turns.map(|set| move || set.profiles(|_| false, |device| two_stages(device, 10, 10)));
+    let retry = Retry::times(4).within(Duration::MAX);
+    Pipeline::builder(&cards.ledger, pool, move |_: &u8| first().swap_remove(0))
+        .alternatives(move |_| others())
+        .failures(DeviceError::failure)
+        .device_stage("stage in", &cards.set, |cx, byte: u8| {
+            let class = input(cx.device());
+            let buffer = cx.upload(class, &[byte; 10])?;
+            Ok(cx.keep(buffer))
+        })
+        .from_start(retry)
+        .compute_stage("compute", &cards.set, |cx, staged| {
+            let device = cx.device();
+            let inputs = cx.adopt(staged)?;
+            let sum = cx.allocate(scratch(device), Bytes(10))?;
+            let kernel = || {
+                let total = inputs.memory().read(|bytes| bytes.iter().sum::<u8>());
+                sum.memory().write(|out| *out = vec![total]);
+            };
+            cx.call(|lane| lane.kernel(MS, &[inputs.memory(), sum.memory()], kernel))?;
+            let mut host = [0];
+            cx.copy_out(&sum, 0, &mut host)?;
+            Ok((device, host[0]))
+        })
+        .from_start(retry)
+        .build()
+        .expect("a pipeline")
+}
+
+#[test]
+fn jobs_of_a_pipeline_are_spread_over_the_devices() {
+    let cards = Cards::new(40, &[Faults::default(), Faults::default()]);
+    let pool = pool();
+    let pipeline = sums(&cards, &pool);
+    let mut on = [0; 2];
+    for (at, result) in pipeline.run_all((0..40).map(|at| (format!("job {at}"), at % 20))) {
+        let (device, sum) = result.unwrap();
+        assert_eq!(sum, (at as u8 % 20) * 10);
+        on[device as usize] += 1;
+    }
+    assert!(on[0] >= 5 && on[1] >= 5, "{on:?}");
+    drop(pipeline);
+    cards.assert_clean();
+}
+
+#[test]
+fn jobs_of_a_pipeline_begin_again_on_the_other_device() {
+    // Each call of the driver is a moment at which a card may go.
+    for at in (3..60).step_by(3) {
+        let lost = Faults { lost_at: Some(at), ..Faults::default() };
+        let cards = Cards::new(40, &[lost, Faults::default()]);
+        let pool = pool();
+        let pipeline = sums(&cards, &pool);
+        let results: Vec<_> = pipeline.run_all((0..20).map(|at| (format!("job {at}"), at))).collect();
+        assert_eq!(results.len(), 20);
+        for (index, result) in results {
+            let (_, sum) = result.unwrap_or_else(|error| panic!("lost at call {at}: {error:?}"));
+            assert_eq!(sum, index as u8 * 10);
+        }
+        drop(pipeline);
+        cards.assert_clean();
+    }
+}
+
+#[test]
+fn jobs_of_a_pipeline_fail_with_a_reason_when_the_last_device_is_lost() {
+    let lost = |at| Faults { lost_at: Some(at), ..Faults::default() };
+    let cards = Cards::new(40, &[lost(12), lost(17)]);
+    let pool = pool();
+    let pipeline = sums(&cards, &pool);
+    let mut failed = 0;
+    for (_, result) in pipeline.run_all((0..20).map(|at| (format!("job {at}"), at))) {
+        match result {
+            Ok(_) => {}
+            Err(JobError::Stage { source, .. }) if source.is_lost() => failed += 1,
+            Err(JobError::NotEntered { .. } | JobError::Rejected { .. }) => failed += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert!(failed >= 10, "two cards of so few calls run few jobs: {failed}");
+    drop(pipeline);
+    cards.assert_clean();
+}
+
+/// One stage, which computes with a workspace of 20 or of 5, as it was granted. Says how large it was.
+fn plans(cards: &Cards, pool: &Pool, retry: Retry) -> Pipeline<(), u64, DeviceError> {
+    let plan = |bytes| {
+        let peak = Demand::new().on_lease(0).bytes(scratch(0), Bytes(bytes));
+        Profile::new().stage("compute", peak, Demand::new())
+    };
+    Pipeline::builder(&cards.ledger, pool, move |()| plan(20))
+        .alternatives(move |()| vec![plan(5)])
+        .failures(DeviceError::failure)
+        .compute_stage_again("compute", &cards.set, retry, |cx, ()| {
+            let workspace = cx.grant().left(scratch(0));
+            cx.allocate(scratch(0), workspace)?;
+            Ok(workspace.0)
+        })
+        .build()
+        .expect("a pipeline")
+}
+
+#[test]
+fn out_of_memory_comes_again_until_the_neighbour_has_gone() {
+    let cards = Cards::new(40, &[Faults::default()]);
+    let pool = pool();
+    let pipeline = plans(&cards, &pool, Retry::times(0).within(Duration::MAX));
+    let neighbour = cards.cards[0].neighbour(Bytes(30)).unwrap();
+    let ticket = pipeline.submit("job", ()).unwrap();
+    while cards.cards[0].stats().out_of_memory < 2 {
+        std::thread::yield_now();
+    }
+    assert!(!ticket.has_ended());
+    drop(neighbour);
+    assert_eq!(ticket.wait().unwrap(), 20);
+    drop(pipeline);
+    assert!(cards.ledger.snapshot().is_empty());
+}
+
+#[test]
+fn out_of_memory_for_too_long_goes_by_the_smaller_plan() {
+    let cards = Cards::new(40, &[Faults::default()]);
+    let pool = pool();
+    let pipeline = plans(&cards, &pool, Retry::times(0).within(Duration::ZERO));
+    let neighbour = cards.cards[0].neighbour(Bytes(30)).unwrap();
+    assert_eq!(pipeline.submit("job", ()).unwrap().wait().unwrap(), 5);
+    assert!(cards.set.losses().is_empty());
+    drop((pipeline, neighbour));
+    assert!(cards.ledger.snapshot().is_empty() && cards.cards[0].stats().allocated_bytes.is_zero());
+}
