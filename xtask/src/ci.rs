@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{deny, lint, loom, msrv, mutants, package, test, tidy};
+use crate::{deny, fuzz, lint, loom, msrv, mutants, package, shuttle, soak, test, tidy};
 
 /// Arguments of the task.
 #[derive(clap::Args)]
@@ -17,12 +17,24 @@ pub(crate) struct Args {
 /// Runs the steps in order and stops at the first failure.
 pub(crate) fn run(args: &Args) -> Result<()> {
     type Step = (&'static str, fn() -> Result<()>);
-    let steps: [Step; 8] = [
+    let steps: [Step; 11] = [
         ("tidy", tidy::run),
         ("lint", lint::run),
         ("test", || test::run(&test::Args { rest: Vec::new() })),
         ("deny", deny::run),
         ("loom", || loom::run(&loom::Args { preemptions: 3, rest: Vec::new() })),
+        ("shuttle", || shuttle::run(&shuttle::Args { schedules: 100, rest: Vec::new() })),
+        ("soak", || {
+            soak::run(&soak::Args {
+                what: soak::What::Ledger,
+                jobs: 0,
+                events: 100_000,
+                seconds: 5,
+                threads: 8,
+                seed: None,
+            })
+        }),
+        ("fuzz", || fuzz::run(&fuzz::Args { seconds: 20, rest: Vec::new() })),
         ("mutants", || mutants::run(&mutants::Args { only: Vec::new() })),
         ("package", package::run),
         ("msrv", msrv::run),

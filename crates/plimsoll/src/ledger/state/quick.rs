@@ -144,8 +144,8 @@ impl LedgerState {
 
     fn nobody_waits_or_watches(&self) -> bool {
         let lowered = || self.accounts.components.iter().any(|component| component.limit > component.target);
-        self.queues.growth.is_empty()
-            && self.queues.admission.is_empty()
+        let nobody_waits = self.queues.growth.is_empty() && self.queues.admission.is_empty();
+        (nobody_waits || cfg!(plimsoll_mutant = "short-way-past-those-who-wait"))
             && !self.is_recording()
             && !self.recheck
             && !self.has_residencies()
