@@ -117,7 +117,8 @@ impl Idle {
     /// that takes anything.
     #[inline]
     pub(super) fn fork_published(&self, tag: JobTag) {
-        if self.published() {
+        // The only worker publishes for nobody: a spare that it gives a thread later sees what it did before.
+        if self.taken() > 1 && self.published() {
             self.wake_first(&[tag.to_word(), ANYTHING]);
         }
     }
