@@ -46,6 +46,9 @@
 //! Deadlines are not explored: the state machine has no clock, and a time-out is a job that
 //! [withdraws](JobKind::withdraws). Residencies and lost devices will be events like any other.
 //!
+//! [Parts](JobKind::part_of) come while their parent is in flight, and a stage of it that has room for them goes on until
+//! they have ended; a job with [several profiles](JobKind::or) is held against the first by which it could have been served.
+//!
 //! # Why its own search
 //!
 //! stateright 0.31 (July 2025) was the alternative. Its symmetry reduction works depth first only, where the first

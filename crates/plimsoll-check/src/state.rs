@@ -620,6 +620,8 @@ impl Step<'_> {
         self.state.actors[actor].at = if again { At::Failed } else { At::Gone };
         self.ends_with_its_parts(actor, stage);
         self.pass_on()?;
+        // A part may have been admitted by what the stage returned.
+        self.ends_with_its_parts(actor, stage);
         self.forget(actor)
     }
 

@@ -101,6 +101,7 @@ impl LedgerState {
             if std::mem::take(&mut self.recheck) {
                 self.refuse_what_no_longer_fits(out);
             }
+            self.refresh_nominal_plans();
             self.lower_limits();
             self.grant_growth(out);
             self.grant_admissions(out);

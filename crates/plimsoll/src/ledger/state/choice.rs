@@ -251,6 +251,14 @@ impl LedgerState {
         self.adopt_plan(id, nominal);
     }
 
+    /// What the limits allow may have changed since: everybody that waits to be admitted goes by the plan that stands for
+    /// it now, so that it is known what it is short of while others are looked at.
+    pub(super) fn refresh_nominal_plans(&mut self) {
+        if !self.queues.are_plain() {
+            self.queues.admissions().into_iter().for_each(|id| self.adopt_nominal_plan(id));
+        }
+    }
+
     /// Grants the waiting request of a job in flight, or of a part of one, by the first plan by which that is possible.
     pub(super) fn try_grant_by_any_plan(&mut self, id: OwnerId) -> Option<Granted> {
         let count = self.plan_count(id);

@@ -282,8 +282,8 @@ impl LedgerState {
     }
 
     pub(super) fn grant_admissions(&mut self, out: &mut Vec<Outcome>) {
-        loop {
-            let (mut held_back, mut granted_any) = (false, false);
+        'again: loop {
+            let mut held_back = false;
             let mut last = None;
             'pass: while !self.queues.nobody_fits(&self.accounts) {
                 let batch = self.queues.admissions_after(last);
@@ -301,18 +301,21 @@ impl LedgerState {
                     if self.is_short(id) {
                         continue;
                     }
+                    let is_spent =
+                        self.owners[id.0].waiting.as_ref().is_some_and(|waiting| waiting.passed >= self.bypass);
                     let (granted, was_held_back) = self.try_admit(id);
                     held_back |= was_held_back;
                     if let Some(granted) = granted {
-                        granted_any = true;
                         out.push(Outcome::Granted(id, granted));
+                        // Only one thing can open up within a pass: the request that held an earlier one back was itself
+                        // served. That one is due now, before those that come after it.
+                        if held_back && is_spent && !mutant!("pass-goes-on-behind-the-head") {
+                            continue 'again;
+                        }
                     }
                 }
             }
-            // Only one thing can open up within a pass: the request that held an admission back was itself served.
-            if !(held_back && granted_any) {
-                return;
-            }
+            return;
         }
     }
 }
