@@ -291,7 +291,7 @@ impl LedgerState {
     pub(super) fn try_grant_whole(&mut self, id: OwnerId) -> Option<Granted> {
         let more = self.more_of(id);
         if !self.fits(&more) {
-            if mutant!("chunked-acquisition") {
+            if mutant!("chunked-acquisition") || mutant!("lease-outside-vector") {
                 self.take_what_there_is(id);
             }
             return None;
@@ -399,11 +399,15 @@ impl LedgerState {
         }
     }
 
-    /// A fault to be caught: part of a request is taken while the rest is waited for.
+    /// A fault to be caught: part of a request is taken while the rest is waited for; or its slots are, such as the lease of
+    /// a device, as if they were not in one vector with the bytes.
     fn take_what_there_is(&mut self, id: OwnerId) {
         for (resource, amount) in self.owners[id.0].missing(self.owners[id.0].waiting.as_ref().expect("it waits").want)
         {
             let charged = self.accounts.charged(self.owners[id.0].account, resource).expect("charged before");
+            if mutant!("lease-outside-vector") && matches!(resource, crate::Resource::Class(_)) {
+                continue;
+            }
             let free = charged.iter().map(|at| self.accounts.component(*at).free()).min().unwrap_or(0).min(amount);
             let chunk = charged.into_iter().fold(Amounts::default(), |mut chunk, at| {
                 chunk.add(at, free);
