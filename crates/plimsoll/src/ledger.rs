@@ -172,6 +172,13 @@ impl Ledger {
         self.inner.read(|state| state.room(self.account, Kind::Space(space))).map(Bytes)
     }
 
+    /// What jobs of this profile hold of a space before a stage, and the limit in force, at one moment.
+    pub(crate) fn backlog(&self, profile: &crate::Profile, stage: usize, space: Space) -> (u64, Option<u64>) {
+        self.inner.read(|state| {
+            (state.backlog(self.account, profile, stage, space), state.in_force(self.account, Kind::Space(space)))
+        })
+    }
+
     /// The most slots of a kind that jobs can ever hold at once; `None` where there is no limit.
     pub(crate) fn slots_limit(&self, slots: Slots) -> Option<u64> {
         self.inner.read(|state| state.room(self.account, Kind::Slots(slots)))

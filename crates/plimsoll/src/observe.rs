@@ -29,6 +29,7 @@ mod tracing;
 
 use std::sync::Arc;
 
+pub(crate) use self::json::quoted;
 pub use self::json::{JsonLines, SCHEMA};
 #[cfg(feature = "metrics")]
 pub use self::metrics::Metrics;

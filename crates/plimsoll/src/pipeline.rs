@@ -46,14 +46,16 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::Profile;
 use crate::ledger::Ledger;
 use crate::pool::Pool;
 use crate::sync::lock;
+use crate::{Budget, Profile};
 
 mod builder;
 mod certificate;
+mod certified;
 mod clock;
 mod cx;
 mod drift;
@@ -77,7 +79,7 @@ mod ties;
 mod trip;
 
 pub use builder::Builder;
-pub use certificate::{Backlog, Certificate};
+pub use certificate::{Backlog, Certificate, Obstacle};
 pub use cx::StageCx;
 pub(crate) use cx::Stop;
 pub use drift::{Drift, Learning, WINDOW};
@@ -210,6 +212,50 @@ where
     /// What the budget means for the [largest job](Builder::largest), if that was declared.
     pub fn certificate(&self) -> Option<&Certificate> {
         self.certificate.as_ref()
+    }
+
+    /// What another budget would mean for the [largest job](Builder::largest), or the first one where none was declared:
+    /// whether it makes progress, what can pile up, and, as soon as each stage has been seen to its end, how fast it would
+    /// go. `None` before there is such a job.
+    ///
+    /// ```
+    /// # use plimsoll::pipeline::Pipeline;
+    /// # use plimsoll::pool::{Pool, PoolConfig};
+    /// # use plimsoll::{Budget, Bytes, Class, Demand, Ledger, Profile, Space};
+    /// # const TABLE: Class = Class::new("table", Space::HOST);
+    /// # let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes::MIB));
+    /// # let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() })?;
+    /// # let table = Demand::new().bytes(TABLE, Bytes(600));
+    /// # let profile = Profile::new().stage("fill", table.clone(), table.clone()).stage("sum", table, Demand::new());
+    /// # let largest = profile.clone();
+    /// let pipeline = Pipeline::<u8, _, String>::builder(&ledger, &pool, move |_| profile.clone())
+    ///     .stage("fill", |_, input| Ok(input))
+    ///     .stage("sum", |_, input| Ok(input))
+    ///     .largest(largest)
+    ///     .build()?;
+    /// let certificate = pipeline.certify(&Budget::new().space(Space::HOST, Bytes(1800))).expect("declared");
+    /// assert_eq!(certificate.backlogs[0].jobs, Some(3));
+    /// assert!(!pipeline.certify(&Budget::new().space(Space::HOST, Bytes(599))).expect("declared").makes_progress());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn certify(&self, budget: &Budget) -> Option<Certificate> {
+        self.line.paced.certify(budget, None)
+    }
+
+    /// The same with the time of each stage, for a pipeline that has not run yet.
+    ///
+    /// # Panics
+    ///
+    /// If there is not one time for each stage.
+    pub fn certify_with_times(&self, budget: &Budget, times: &[Duration]) -> Option<Certificate> {
+        assert_eq!(times.len(), self.line.stages.len(), "each stage has a time");
+        self.line.paced.certify(budget, Some(times))
+    }
+
+    /// How often more had piled up behind a stage than the [certificate](Pipeline::certificate) says. Always 0, or the
+    /// ledger is wrong; in debug builds the job that saw it panics.
+    pub fn certificate_violations(&self) -> u64 {
+        self.line.certified.as_ref().map_or(0, |certified| certified.violations())
     }
 
     /// What sets the pace at present, and how many jobs it lets be where. `None` until the first job shows where bytes

@@ -2,22 +2,22 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::time::Instant;
 
 use plimsoll_sim::policies::{Grant, JobId, Need, Point, Policy};
 
-use crate::work::{self, ABC, AUX, Buffer, COPY, Clock, PEAK_UNITS, Run};
+use crate::work::{self, ABC, AUX, Buffer, COPY, Clock, PEAK_UNITS, Run, SPLIT};
 
 struct Gate {
     state: Mutex<State>,
-    changed: Condvar,
     started: Instant,
 }
 
 struct State {
     policy: Box<dyn Policy + Send>,
-    verdicts: HashMap<JobId, Vec<Grant>>,
+    /// Where each job hears what the policy says of it: nobody else is woken by that.
+    ears: HashMap<JobId, mpsc::Sender<Grant>>,
 }
 
 impl Gate {
@@ -28,27 +28,20 @@ impl Gate {
         event(&mut *state.policy, self.started.elapsed().as_nanos() as u64, &mut grants);
         for grant in grants {
             let (Grant::Start(job) | Grant::HandOver(job) | Grant::Grown(job) | Grant::Refused(job)) = grant;
-            state.verdicts.entry(job).or_default().push(grant);
+            state.ears[&job].send(grant).expect("it listens");
         }
-        self.changed.notify_all();
     }
 
-    fn verdict(&self, job: JobId) -> Grant {
-        let mut state = self.state.lock().expect("no panics");
-        loop {
-            if let Some(verdicts) = state.verdicts.get_mut(&job)
-                && !verdicts.is_empty()
-            {
-                return verdicts.remove(0);
-            }
-            state = self.changed.wait(state).expect("no panics");
-        }
+    fn listen(&self, job: JobId) -> mpsc::Receiver<Grant> {
+        let (sender, receiver) = mpsc::channel();
+        self.state.lock().expect("no panics").ears.insert(job, sender);
+        receiver
     }
 
     /// Grows a job; `false` if it failed.
-    fn grow(&self, job: JobId, units: u64) -> bool {
+    fn grow(&self, job: JobId, ear: &mpsc::Receiver<Grant>, units: u64) -> bool {
         self.tell(|policy, now, grants| policy.grow(job, units, now, grants));
-        self.verdict(job) == Grant::Grown(job)
+        ear.recv() == Ok(Grant::Grown(job))
     }
 
     fn at(&self, job: JobId, point: Point) {
@@ -56,15 +49,15 @@ impl Gate {
     }
 
     /// One try at a job up to its product; `None` if there was no room on the way.
-    fn produce(&self, job: JobId) -> Option<(Buffer, Buffer)> {
-        let need = Need { peak: PEAK_UNITS, freed_early: ABC + COPY };
+    fn produce(&self, job: JobId, ear: &mpsc::Receiver<Grant>) -> Option<(Buffer, Buffer)> {
+        let need = Need { peak: PEAK_UNITS, freed_early: ABC + COPY - SPLIT };
         self.tell(|policy, now, grants| policy.request(job, need, now, grants));
-        assert_eq!(self.verdict(job), Grant::Start(job));
-        if !self.grow(job, AUX) {
+        assert_eq!(ear.recv(), Ok(Grant::Start(job)));
+        if !self.grow(job, ear, AUX) {
             return None;
         }
         let aux = work::witness();
-        if !self.grow(job, ABC + COPY) {
+        if !self.grow(job, ear, ABC + COPY) {
             return None;
         }
         let abc = work::evaluate();
@@ -74,8 +67,8 @@ impl Gate {
 
 /// Runs jobs through an engine with this policy, `tasks` of them asking at a time.
 pub(crate) fn run(policy: Box<dyn Policy + Send>, jobs: usize, tasks: usize) -> Run {
-    let state = Mutex::new(State { policy, verdicts: HashMap::new() });
-    let gate = Gate { state, changed: Condvar::new(), started: Instant::now() };
+    let state = Mutex::new(State { policy, ears: HashMap::new() });
+    let gate = Gate { state, started: Instant::now() };
     let (next, clock) = (AtomicU64::new(0), Clock::start());
     let (to_device, products) = mpsc::channel::<(JobId, Buffer, Buffer)>();
     std::thread::scope(|scope| {
@@ -87,15 +80,16 @@ pub(crate) fn run(policy: Box<dyn Policy + Send>, jobs: usize, tasks: usize) -> 
                     if job >= jobs as u64 {
                         return;
                     }
+                    let ear = gate.listen(job);
                     let (aux, abc) = loop {
-                        match gate.produce(job) {
+                        match gate.produce(job, &ear) {
                             Some(product) => break product,
                             // Whoever called it tries again.
                             None => std::thread::yield_now(),
                         }
                     };
                     gate.at(job, Point::Produced);
-                    assert_eq!(gate.verdict(job), Grant::HandOver(job));
+                    assert_eq!(ear.recv(), Ok(Grant::HandOver(job)));
                     to_device.send((job, aux, abc)).expect("the device is there");
                 }
             };

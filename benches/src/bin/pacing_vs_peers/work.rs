@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// What stands for a GiB.
 pub(crate) const UNIT_BYTES: usize = 256 << 10;
 /// What stands for a second.
-const SECOND: Duration = Duration::from_millis(4);
+const SECOND: Duration = Duration::from_millis(8);
 
 /// Witness; evaluations; the copy of the witness that evaluating needs; what finishing needs. In units.
 pub(crate) const AUX: u64 = 4;
@@ -19,6 +19,8 @@ pub(crate) const PEAK_UNITS: u64 = AUX + ABC + COPY;
 
 static HELD: AtomicU64 = AtomicU64::new(0);
 static PEAK: AtomicU64 = AtomicU64::new(0);
+/// When the device was busy.
+static BUSY: Mutex<Vec<(Instant, Instant)>> = Mutex::new(Vec::new());
 static SIDE_BY_SIDE: AtomicU64 = AtomicU64::new(0);
 
 /// Memory that is really there. It counts itself.
@@ -67,7 +69,9 @@ pub(crate) fn evaluate() -> Buffer {
 }
 
 pub(crate) fn device(abc: Buffer) {
+    let began = Instant::now();
     sleep(3.65);
+    BUSY.lock().expect("no panics").push((began, Instant::now()));
     drop(abc);
 }
 
@@ -87,6 +91,9 @@ pub(crate) fn units(units: u64) -> String {
 pub(crate) struct Run {
     /// Jobs a second, once the line is full.
     pub(crate) rate: f64,
+    /// The part of that time in which the device was busy: whatever else the machine did, its sleeps may be longer, but not
+    /// more of them.
+    pub(crate) busy: f64,
     pub(crate) peak_units: u64,
     /// From the first job to the last.
     pub(crate) seconds: f64,
@@ -100,6 +107,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn start() -> Self {
+        BUSY.lock().expect("no panics").clear();
         PEAK.store(HELD.load(Ordering::Relaxed), Ordering::Relaxed);
         Self { started: Instant::now(), done: Mutex::default() }
     }
@@ -114,6 +122,11 @@ impl Clock {
         let (from, to) = (done.len() / 5, done.len() - 1);
         let seconds = (done[to] - self.started).as_secs_f64();
         let rate = (to - from) as f64 / (done[to] - done[from]).as_secs_f64();
-        Run { rate, peak_units: PEAK.load(Ordering::Relaxed), seconds }
+        let inside = |&(began, ended): &(Instant, Instant)| {
+            ended.min(done[to]).saturating_duration_since(began.max(done[from])).as_secs_f64()
+        };
+        let busy: f64 = BUSY.lock().expect("no panics").iter().map(inside).sum();
+        let busy = busy / (done[to] - done[from]).as_secs_f64();
+        Run { rate, busy, peak_units: PEAK.load(Ordering::Relaxed), seconds }
     }
 }

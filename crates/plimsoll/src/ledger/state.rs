@@ -25,6 +25,7 @@ mod accounts;
 mod admit;
 mod alone;
 mod amounts;
+mod backlog;
 mod book;
 mod choice;
 mod evict;

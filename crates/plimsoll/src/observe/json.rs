@@ -46,7 +46,7 @@ impl Event {
 }
 
 /// A text as a JSON string.
-fn quoted(text: &str) -> impl fmt::Display + '_ {
+pub(crate) fn quoted(text: &str) -> impl fmt::Display + '_ {
     fmt::from_fn(move |f| {
         f.write_str("\"")?;
         for c in text.chars() {

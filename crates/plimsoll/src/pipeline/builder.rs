@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 
 use super::certificate::Certificate;
+use super::certified::Certified;
 use super::cx::StageCx;
 use super::drift::Learning;
 use super::error::Rejection;
@@ -20,6 +21,7 @@ use super::stats::{Event, Observer};
 use super::task::{Runtime, TaskCx};
 use super::trip::Value;
 use super::{AlternativesOf, Pipeline, ProfileOf};
+use crate::ledger::state::Kind;
 use crate::ledger::{JobSpec, Ledger};
 use crate::pool::{Pool, Tenant};
 use crate::sync::lock;
@@ -367,16 +369,25 @@ where
         let certify = |profile: Profile| {
             same_stages(&profile, &stages)?;
             paced.classify(&ledger, &profile);
-            let profile = ties.with(&profile);
             // Nothing is asked for: a job that never enters a stage only shows whether it would be taken on.
-            drop(ledger.submit(JobSpec::new("the largest job", profile.clone()))?);
-            Ok::<_, Rejection>(Certificate::new(&profile, &ledger.snapshot()))
+            let tied = paced.tie(ties.with(&profile));
+            drop(ledger.submit(JobSpec::new("the largest job", tied.clone()))?);
+            let limit = |kind| match kind {
+                Kind::Space(space) => ledger.room(space).map(|room| room.0),
+                Kind::Slots(slots) => ledger.slots_limit(slots),
+            };
+            let at_most = match pacing {
+                Pacing::Fixed(jobs) => Some(jobs.max(1)),
+                Pacing::Auto | Pacing::Unpaced => None,
+            };
+            Ok::<_, Rejection>((Certificate::within(&ties.with(&profile), limit, at_most), Certified::new(tied)))
         };
-        let certificate = largest.map(certify).transpose()?;
+        let (certificate, certified) = largest.map(certify).transpose()?.unzip();
         let (remote, clock) = (pool.remote(), Arc::default());
         let ground = Ground { ledger, remote, observer, failures, learning, clock };
-        let line = lay(stages, clone_input, paced, "", 0, &ground);
+        let mut line = lay(stages, clone_input, paced, "", 0, &ground);
         *lock(&line.ids) = Ids::new(remember);
+        line.certified = certified;
         let line = Arc::new(line);
         let tenant: Weak<dyn Tenant> = Arc::downgrade(&(line.clone() as Arc<dyn Tenant>));
         if !line.remote.move_in(tenant) {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
+use super::certified::Certified;
 use super::clock::Clock;
 use super::drift::{Drift, Drifts};
 use super::lay::Ground;
@@ -35,6 +36,7 @@ pub(super) struct Line<E> {
     pub(super) ledger: Ledger,
     pub(super) ties: Ties,
     pub(super) paced: Paced,
+    pub(super) certified: Option<Certified>,
     pub(super) remote: Remote,
     pub(super) failures: FailuresFn<E>,
     pub(super) clone_input: Option<CloneFn>,
@@ -72,6 +74,7 @@ impl<E: Send + 'static> Line<E> {
             left,
             ties,
             paced,
+            certified: None,
             clone_input,
             drifts,
             ledger: ground.ledger.clone(),

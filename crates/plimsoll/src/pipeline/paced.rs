@@ -11,10 +11,11 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use super::certificate::Certificate;
 use super::pacing::{Layout, Pace, Pacer, Pacing, Rope, Site, Station, WorkClass};
 use super::stage::{Place, Stage};
 use crate::sync::{Mutex, lock};
-use crate::{Ledger, Profile, Resource, Slots, Space};
+use crate::{Budget, Ledger, Profile, Resource, Slots, Space};
 
 pub(super) struct Paced {
     pacing: Pacing,
@@ -50,6 +51,8 @@ pub struct RopeReport {
 #[derive(Default)]
 struct State {
     pacer: Option<Pacer>,
+    /// Of the first job.
+    profile: Option<Profile>,
     /// The tokens that the ledger has been told.
     told: Vec<u64>,
     /// Somebody is telling it.
@@ -75,12 +78,14 @@ impl Paced {
         }
         let mut state = lock(&self.state);
         if state.pacer.is_none() {
-            let pacer = Pacer::new(self.pacing, self.layout(ledger, profile), Rope::of(profile));
+            let pacer =
+                Pacer::new(self.pacing, self.layout(|slots| ledger.slots_limit(slots), profile), Rope::of(profile));
             for (rope, &tokens) in pacer.tokens().iter().enumerate() {
                 ledger.open_slots(pacer.slots(rope), tokens);
             }
             state.told = pacer.tokens().to_vec();
             state.pacer = Some(pacer);
+            state.profile = Some(profile.clone());
         }
         let pacer = state.pacer.as_mut().expect("made above");
         for space in spaces(profile) {
@@ -152,15 +157,40 @@ impl Paced {
         Some(PaceReport { drum: pace.drum.map(|drum| stations[drum].name), pace, ropes: ropes.collect() })
     }
 
+    /// The certificate of the first job, or the largest where that was declared, in another budget.
+    pub(super) fn certify(&self, budget: &Budget, times: Option<&[Duration]>) -> Option<Certificate> {
+        let (profile, pacer) = {
+            let state = lock(&self.state);
+            (state.profile.clone()?, state.pacer.clone()?)
+        };
+        let mut certificate = Certificate::new(&profile, budget);
+        let pacer = match times {
+            None => pacer.without_limits(),
+            Some(times) => {
+                let layout = self.layout(|slots| budget.slots_of(slots), &profile);
+                let nanos: Vec<_> =
+                    times.iter().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)).collect();
+                Pacer::new(Pacing::Auto, layout, Rope::of(&profile)).with_times(&profile, &nanos)
+            }
+        };
+        let limits = spaces(&profile).filter_map(|space| Some((space, budget.limit(space)?)));
+        let pacer = limits.fold(pacer, |mut pacer, (space, limit)| {
+            pacer.set_limit(space, limit);
+            pacer
+        });
+        certificate.work = if certificate.makes_progress() { pacer.forecast() } else { None };
+        Some(certificate)
+    }
+
     /// Which station serves which stage. Stages of the pool share its threads, unless a stage has a limit of its own below
     /// that; elsewhere a stage is served by the slots that it asks for, and stages that ask for the same share them.
-    pub(super) fn layout(&self, ledger: &Ledger, profile: &Profile) -> Layout {
+    pub(super) fn layout(&self, limit: impl Fn(Slots) -> Option<u64>, profile: &Profile) -> Layout {
         let mut stations: Vec<(Option<Slots>, Station)> = Vec::new();
         let mut stages = Vec::new();
         for (at, &(stage, on_pool, at_most)) in self.stages.iter().enumerate() {
             let peak = &profile.stages()[at].peak;
             let slots = peak.iter().filter_map(|(resource, amount)| match resource {
-                Resource::Slots(slots) => Some((slots, ledger.slots_limit(slots)? / amount)),
+                Resource::Slots(slots) => Some((slots, limit(slots)? / amount)),
                 Resource::Class(_) => None,
             });
             let scarcest = slots.min_by_key(|entry| entry.1);

@@ -106,6 +106,23 @@ pub struct Pace {
     pub spread: f64,
 }
 
+/// How many jobs keep the slowest station busy, and how fast that is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Work {
+    /// The slowest station.
+    pub drum: &'static str,
+    /// The space whose limit is slower still, if one is.
+    pub memory: Option<Space>,
+    /// How many jobs are under way.
+    pub jobs: u64,
+    /// Which part of the time the drum is busy with them.
+    pub utilisation: f64,
+    /// Jobs a second.
+    pub rate: f64,
+    /// What is held on average, in each space that has a limit.
+    pub expected: Vec<(Space, Bytes)>,
+}
+
 /// Decides how many tokens each rope has. See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub struct Pacer {
@@ -245,6 +262,42 @@ impl Pacer {
         }
     }
 
+    /// What follows from the times that are known; `None` while they are not.
+    pub fn forecast(&self) -> Option<Work> {
+        if self.pacing != Pacing::Auto || !self.times.is_complete() {
+            return None;
+        }
+        let mut settled = self.clone();
+        // Tokens at most double at a time.
+        (0..2 * TOKENS_MAX.ilog2()).for_each(|_| settled.tune());
+        let Pace { drum, memory, interval_seconds, on_the_way, spread } = settled.pace;
+        let drum = drum?;
+        let jobs = settled.tokens[0];
+        let service = settled.load(drum)?.0 * 1e-9;
+        let utilisation = match memory {
+            Some(_) => (service / interval_seconds).min(1.0),
+            None => utilisation(jobs, on_the_way, settled.layout.servers(drum).unwrap_or(1), spread),
+        };
+        let expected = memory::Rooms::new(&settled).expected(&settled.tokens);
+        let drum = settled.layout.stations[drum].name;
+        Some(Work { drum, memory, jobs, utilisation, rate: utilisation / service, expected })
+    }
+
+    /// A pacer that has been told each stage's time, in nanoseconds, often enough to believe it.
+    pub(super) fn with_times(mut self, profile: &Profile, nanos: &[u64]) -> Pacer {
+        let class = self.classify(profile);
+        for _ in 0..32 {
+            nanos.iter().enumerate().for_each(|(stage, &nanos)| _ = self.stage_ended(class, stage, nanos, 0));
+        }
+        self
+    }
+
+    /// Forgets the limits of spaces.
+    pub(super) fn without_limits(mut self) -> Pacer {
+        self.limits.clear();
+        self
+    }
+
     fn tune(&mut self) {
         let Some((pace, targets)) = self.targets() else { return };
         self.pace = pace;
@@ -297,7 +350,8 @@ impl Pacer {
         let target = if target.is_finite() { target.clamp(1.0, TOKENS_MAX as f64) } else { 1.0 };
         let tokens = self.tokens[rope] as f64;
         if exact || target > tokens + 0.25 || target < tokens - 1.25 {
-            let whole = if exact { target } else { (target - 0.25).ceil() };
+            // What an inner rope lets in is large, so it gets what is nearest.
+            let whole = if exact { target } else { (target - if rope == 0 { 0.25 } else { 0.5 }).ceil() };
             self.tokens[rope] = (whole as u64).clamp(1, 2 * self.tokens[rope] + 1);
         }
     }

@@ -10,9 +10,11 @@ use crate::pool::PoolConfig;
 use crate::{Budget, Bytes, Charged, Class, Demand, Reservation, Slots, Space};
 
 mod again;
+mod certificate;
 mod drift;
 mod fan;
 mod kinds;
+mod pacing;
 mod submission;
 
 const BUFFER: Class = Class::new("buffer", Space::HOST);
@@ -295,18 +297,6 @@ fn a_pipeline_that_cannot_progress_is_not_built() {
     let text = error.to_string();
     assert!(text.contains("host memory") && text.contains("stage only") && text.contains("80 B"), "{text}");
     assert!(one_stage(&ledger(CLAIM), &pool).is_ok());
-}
-
-#[test]
-fn the_certificate_tells_the_smallest_budget_and_the_largest_backlog() {
-    let ledger = ledger(Bytes(200));
-    let certificate = Certificate::new(&profile(), &ledger.snapshot());
-    assert_eq!(certificate.smallest_spaces, [(Space::HOST, CLAIM)]);
-    assert_eq!(certificate.smallest_slots, []);
-    let backlog = Backlog { stage: "first", jobs: Some(3), bytes: vec![(BUFFER, Bytes(192))] };
-    assert_eq!((certificate.backlogs.len(), &certificate.backlogs[0]), (3, &backlog));
-    let unlimited = Certificate::new(&profile(), &Ledger::unlimited().snapshot());
-    assert_eq!(unlimited.backlogs[0].jobs, None);
 }
 
 #[test]

@@ -257,6 +257,17 @@ impl Accounts {
         path.flatten().min().filter(|least| *least != u64::MAX)
     }
 
+    /// The least limit in force on the way from an account to the root; `None` where there is no limit.
+    pub(super) fn in_force(&self, account: AccountId, kind: Kind) -> Option<u64> {
+        let mut at = Some(account);
+        let path = std::iter::from_fn(|| {
+            let account = at?;
+            at = self.accounts[account.0 as usize].parent;
+            Some(self.own(account, kind).map(|component| self.component(component).limit))
+        });
+        path.flatten().min().filter(|least| *least != u64::MAX)
+    }
+
     /// Adds an amount of a resource to a vector, at each component that it is charged to.
     pub(super) fn add(
         &mut self,

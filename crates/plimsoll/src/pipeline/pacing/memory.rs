@@ -4,7 +4,7 @@
 //! fewer of those run side by side. The ledger keeps all of them able to finish; that they finish soon is decided here.
 
 use super::{Pacer, Rope};
-use crate::Space;
+use crate::{Bytes, Space};
 
 /// How the bytes of jobs in progress add up, space by space.
 pub(super) struct Rooms {
@@ -84,6 +84,15 @@ impl Rooms {
             tokens[0] = (self.whole / interval).ceil() + 1.0;
         }
         tokens
+    }
+
+    /// What so many jobs hold on average.
+    pub(super) fn expected(&self, tokens: &[u64]) -> Vec<(Space, Bytes)> {
+        let held = |room: &Room| {
+            let inside: f64 = room.extra.iter().zip(&tokens[1..]).map(|(extra, &tokens)| extra * tokens as f64).sum();
+            (room.space, Bytes((room.base * tokens[0] as f64 + inside).min(room.limit) as u64))
+        };
+        self.rooms.iter().map(held).collect()
     }
 
     fn too_small_for(&self, tokens: &[f64]) -> Option<Space> {

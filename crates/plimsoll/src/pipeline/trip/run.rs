@@ -154,7 +154,20 @@ impl<E: Send + 'static> Trip<E> {
                 drop(grant);
                 ended();
                 self.tell_the_pacer(&papers, started, ran);
-                return self.hand_over(value, papers);
+                match self
+                    .line
+                    .certified
+                    .as_ref()
+                    .map_or(Ok(()), |certified| certified.check(&self.line.ledger, papers.stage))
+                {
+                    Err(message) if cfg!(debug_assertions) => {
+                        discard(value);
+                        self.note_end(papers, "panicked");
+                        JobError::Panicked { job: self.name.clone(), stage: stage.name, message }
+                    }
+                    // Counted, and for all to see in `Pipeline::certificate_violations`.
+                    Ok(()) | Err(_) => return self.hand_over(value, papers),
+                }
             }
             Ok(Err(source)) => match self.again(source, input, grant, papers, ended) {
                 Ok(luggage) => return Some(luggage),

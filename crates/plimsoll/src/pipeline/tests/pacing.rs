@@ -1,0 +1,72 @@
+//! Pacing as a pipeline does it. What the pacer decides is tested in virtual time.
+
+use super::*;
+use crate::pipeline::Pacing;
+
+#[test]
+fn no_more_jobs_are_under_way_than_threads_however_tight_or_wide_the_budget() {
+    for fit in [1, 2, 3, 50] {
+        let (ledger, pool) = (ledger(CLAIM.times(fit)), pool(2));
+        let pipeline = build(&ledger, &pool, quiet());
+        assert_eq!(pipeline.pace(), None, "no job has shown where bytes multiply");
+        let tickets: Vec<_> = (0..40).map(|_| pipeline.submit("job", Order::Nothing).expect("taken on")).collect();
+        tickets.into_iter().for_each(|ticket| assert_eq!(ticket.wait().expect("a result"), 64));
+        let pace = pipeline.pace().expect("jobs have run");
+        assert_eq!((pace.drum, pace.ropes.len(), pace.ropes[0].tokens), (Some("pool"), 1, 2), "{pace:?}");
+        let rope = ledger.snapshot().slots.into_iter().find(|slots| slots.place.child.is_some()).expect("tied");
+        assert!(rope.peak <= 2 && rope.held == 0, "{rope:?}");
+        assert_usable(&ledger, &pipeline);
+    }
+}
+
+#[test]
+fn tokens_come_back_however_jobs_end() {
+    let (ledger, pool) = (ledger(CLAIM.times(9)), pool(2));
+    let pipeline = build(&ledger, &pool, quiet());
+    for round in 0..30 {
+        let order = [Order::Fail(round % 4), Order::Panic(round % 4), Order::Nothing][round % 3];
+        let tickets: Vec<_> = (0..3).map(|_| pipeline.submit("job", order).expect("taken on")).collect();
+        tickets[2].cancel();
+        tickets.into_iter().for_each(|ticket| drop(ticket.wait()));
+    }
+    assert_usable(&ledger, &pipeline);
+}
+
+#[test]
+fn one_pipelines_ropes_hold_up_nobody_else() {
+    let (ledger, pool) = (ledger(CLAIM.times(50)), pool(3));
+    let (begun, has_begun) = mpsc::channel();
+    let (open, gate) = mpsc::channel::<()>();
+    let gate = std::sync::Arc::new(crate::sync::Mutex::new(gate));
+    let hook = move |_: &StageCx<'_>, stage| {
+        if stage == 0 {
+            begun.send(()).expect("heard");
+            let _ = crate::sync::lock(&gate).recv();
+        }
+    };
+    let held_up = paced(&ledger, &pool, Arc::new(hook), Pacing::Fixed(1));
+    let waiting: Vec<_> = (0..20).map(|_| held_up.submit("waits", Order::Nothing).expect("taken on")).collect();
+    has_begun.recv().expect("the first has its token");
+    // Many more than may pass a waiting request.
+    let other = paced(&ledger, &pool, quiet(), Pacing::Auto);
+    for _ in 0..40 {
+        assert_eq!(other.submit("goes", Order::Nothing).expect("taken on").wait().expect("a result"), 64);
+    }
+    assert!(has_begun.try_recv().is_err(), "one token, one job");
+    drop(open);
+    waiting.into_iter().for_each(|ticket| assert_eq!(ticket.wait().expect("a result"), 64));
+}
+
+fn paced(ledger: &Ledger, pool: &Pool, hook: Arc<Hook>, pacing: Pacing) -> Pipeline<Order, usize, Failed> {
+    Pipeline::builder(ledger, pool, |_: &Order| profile())
+        .stage(STAGES[0], move |cx, _| {
+            hook(cx, 0);
+            Ok(cx.grant().vec::<u8>(BUFFER, BUFFER_BYTES.0 as usize).expect("granted"))
+        })
+        .stage(STAGES[1], |_, buffer| Ok(buffer))
+        .stage(STAGES[2], |_, buffer| Ok(buffer))
+        .stage(STAGES[3], |_, buffer: Buffer| Ok(buffer.bytes().0 as usize))
+        .pacing(pacing)
+        .build()
+        .expect("a pipeline")
+}
