@@ -95,6 +95,7 @@ impl Lending {
         self.show(&book);
         if mutant!("rest-in-two-steps") {
             drop(book);
+            thread::yield_now();
             book = lock(&self.book);
         }
         book.resting += 1;
