@@ -198,9 +198,9 @@ fn obstacle(profile: &Profile, kind: Kind, needed: u64, limit: u64) -> Obstacle 
         let of_kind = demand.iter().filter(|&(resource, _)| kinds(resource).any(|of| of == kind));
         of_kind.max_by_key(|entry| entry.1).map(|entry| entry.0)
     };
-    let stages = profile.stages().iter().filter(|stage| claim_of(stage).get(&kind) == Some(&needed));
+    let mut stages = profile.stages().iter().filter(|stage| claim_of(stage).get(&kind) == Some(&needed));
     // A stage whose parts need more than it does itself names what it holds, or whatever its parts hold.
-    let stage = stages.last().or(profile.stages().first()).expect("what is needed is needed in a stage");
+    let stage = stages.next_back().or(profile.stages().first()).expect("what is needed is needed in a stage");
     let parts = stage.parts.iter().flat_map(|part| part.profile.stages()).find_map(|stage| most(&stage.peak));
     let of_kind = match kind {
         Kind::Space(space) => Resource::Class(Class::new("parts", space)),
