@@ -105,7 +105,7 @@ impl Queues {
     /// Whether a plain request of this age is held back by one that must not be passed any more and that is charged to
     /// nobody's child. Then so is every younger one.
     pub(super) fn holds_back(&self, age: u64) -> bool {
-        if cfg!(plimsoll_mutant = "growth-passed-without-end") {
+        if mutant!("growth-passed-without-end") {
             return self.spent.ages.first().is_some_and(|oldest| *oldest < age);
         }
         self.spent.growths > 0 || self.spent.ages.first().is_some_and(|oldest| *oldest < age)

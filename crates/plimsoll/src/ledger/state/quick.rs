@@ -145,7 +145,7 @@ impl LedgerState {
     fn nobody_waits_or_watches(&self) -> bool {
         let lowered = || self.accounts.components.iter().any(|component| component.limit > component.target);
         let nobody_waits = self.queues.growth.is_empty() && self.queues.admission.is_empty();
-        (nobody_waits || cfg!(plimsoll_mutant = "short-way-past-those-who-wait"))
+        (nobody_waits || mutant!("short-way-past-those-who-wait"))
             && !self.is_recording()
             && !self.recheck
             && !self.has_residencies()
