@@ -99,7 +99,7 @@ impl Facts {
     }
 
     /// The facts with everybody going by the plan that it went by when it asked, whatever it was granted by since.
-    pub(crate) fn as_they_asked(mut self, state: &State) -> Facts {
+    pub(crate) fn with_what_was_asked(mut self, state: &State) -> Facts {
         for owner in &mut self.owners {
             let actor = &state.actors[owner.actor];
             if let (At::Waiting(_), Some((account, choice, claim, leaves))) = (actor.at, &actor.asked)

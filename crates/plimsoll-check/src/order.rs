@@ -23,7 +23,7 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, granted: usize, grants: &[
     let facts = Facts::of(setup, state).before(setup, state, grants);
     let now = facts.owners.iter().find(|owner| owner.actor == granted).expect("it was granted something");
     let (account, id) = (now.account, state.actors[granted].id.expect("it was granted something"));
-    let facts = facts.as_they_asked(state);
+    let facts = facts.with_what_was_asked(state);
     let mine = facts.owners.iter().find(|owner| owner.actor == granted).expect("it was granted something");
     let is_taken = |plan: &&Plan| plan.account == account && plan.choice == state.ledger.choice(id);
     for plan in setup.plans(granted).iter().take_while(|plan| !is_taken(plan)) {

@@ -50,8 +50,9 @@ impl Plan {
         leaves: Vector,
     ) -> Plan {
         for stage in (1..claims.len()).rev() {
-            for at in 0..leaves.len() {
-                claims[stage - 1][at] = claims[stage - 1][at].max(claims[stage][at]);
+            let (before, from_here) = claims.split_at_mut(stage);
+            for (claim, later) in before[stage - 1].iter_mut().zip(&from_here[0]) {
+                *claim = (*claim).max(*later);
             }
         }
         Plan { account, choice, profile, claims, leaves }

@@ -197,6 +197,7 @@ pub enum GetError<E> {
 
 /// What a request for a residency gives.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is given")]
 pub enum Got<T: Send + Sync + 'static> {
     /// It is there.
     Pinned(Pin<T>),

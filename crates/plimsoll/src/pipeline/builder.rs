@@ -322,7 +322,7 @@ where
         In: Clone,
     {
         let stage = self.stages.last_mut().expect("`from_start` is said of the stage before it: add one first");
-        stage.retry = Some(retry.from_start());
+        stage.retry = Some(retry.anew());
         self.clone_input = Some(|input: &Value| Box::new(input.downcast_ref::<In>().expect("an input").clone()));
         self
     }

@@ -42,7 +42,12 @@ impl Clock {
         alarms.set.insert(id, Box::new(ring));
         if alarms.thread.is_none() {
             let clock = self.clone();
-            alarms.thread = Some(thread::spawn(move || clock.run()));
+            alarms.thread = Some(
+                thread::Builder::new()
+                    .name("plimsoll-clock".to_owned())
+                    .spawn(move || clock.run())
+                    .expect("a thread for alarms"),
+            );
         } else if first {
             self.changed.notify_one();
         }

@@ -50,7 +50,7 @@ impl Retry {
         self
     }
 
-    pub(super) const fn from_start(mut self) -> Self {
+    pub(super) const fn anew(mut self) -> Self {
         self.from = From::Start;
         self
     }

@@ -112,7 +112,7 @@ fn jobs_more_than_fit_all_get_through_and_return_everything() {
         let (ledger, pool) = (ledger(CLAIM.times(fit)), pool(threads));
         let pipeline = build(&ledger, &pool, quiet());
         let tickets: Vec<_> =
-            (0..50).map(|i| pipeline.submit(&format!("job {i}"), Order::Nothing).expect("taken on")).collect();
+            (0..50).map(|i| pipeline.submit(format!("job {i}"), Order::Nothing).expect("taken on")).collect();
         for ticket in tickets {
             assert_eq!(ticket.wait().expect("a result"), 64);
         }

@@ -110,6 +110,7 @@ struct Papers {
     starts: Tries,
 }
 
+#[expect(clippy::large_enum_variant, reason = "it lives in the box of its luggage")]
 enum Cargo<E> {
     /// A stage failed and is tried again at that moment; an alarm is set.
     Resting(Value, Instant),

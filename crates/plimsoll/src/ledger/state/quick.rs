@@ -37,6 +37,7 @@ struct Known {
     /// Its place among the totals, once something of it was granted.
     totals: Option<usize>,
     name: Arc<str>,
+    #[expect(clippy::vec_box, reason = "owners are kept in boxes, and it is the boxes that are used again")]
     spare: Vec<Box<Owner>>,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Hand {
 impl Hand {
     pub(super) fn new() -> Self {
         let (work, to_do) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
-        drop(thread::spawn(move || to_do.into_iter().for_each(|work| work())));
+        thread::Builder::new().spawn(move || to_do.into_iter().for_each(|work| work())).expect("a thread");
         Self { work }
     }
 

@@ -103,6 +103,7 @@ impl<E: Send + 'static> Trip<E> {
 
     /// A job that was refused its next stage because the device was lost on which its inputs were: it begins again from its
     /// start, where that stage says so. Otherwise what it carried is gone, and only its end is left.
+    #[expect(clippy::result_large_err, reason = "moved once, when a device was lost")]
     pub(super) fn lost_its_device(
         self: &Arc<Self>,
         value: Value,
