@@ -1,4 +1,5 @@
 //! A device is lost: it goes off the books whole, and whoever needs it is told.
+#![expect(clippy::disallowed_types, reason = "tests use plain locks")]
 
 use std::future::Future;
 use std::pin::Pin;

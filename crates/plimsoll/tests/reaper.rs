@@ -1,4 +1,6 @@
 //! Buffers that are freed where nobody waits for it.
+#![expect(clippy::disallowed_methods, reason = "tests use plain threads")]
+#![expect(clippy::disallowed_types, reason = "tests use plain locks")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};

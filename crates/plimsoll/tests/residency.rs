@@ -1,4 +1,5 @@
 //! Residencies through the ledger's handles: loaded once, shared, evicted when their room is needed.
+#![expect(clippy::disallowed_types, reason = "tests use plain locks")]
 
 use std::future::Future;
 use std::pin::pin;

@@ -84,7 +84,7 @@ fn run_three(card: &Simulated) {
     let ledger = Ledger::new(Budget::new().device(0, Bytes(100), 2));
     let (pool, devices) = (pool(), DeviceSet::new([device(&ledger, 0, card)]));
     let pipeline = adder(&ledger, &pool, &devices);
-    let tickets: Vec<_> = (0..3).filter_map(|at| pipeline.submit(&format!("job {at}"), vec![1; 40]).ok()).collect();
+    let tickets: Vec<_> = (0..3).filter_map(|at| pipeline.submit(format!("job {at}"), vec![1; 40]).ok()).collect();
     for ticket in tickets {
         match ticket.wait() {
             Ok(sum) => assert_eq!(sum, 40),

@@ -6,6 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::check::check;
 use crate::world::{Event, Key, Kind, Run, Shared, World};
 
+/// A state (until it is expanded), and the one before it with the event between them.
+type Reached = (Option<Run>, Option<(usize, Event)>);
+
 /// Of a world with more states, these many are visited, those that are nearest to the beginning.
 const STATES_MAX: usize = 600;
 
@@ -13,7 +16,7 @@ const STATES_MAX: usize = 600;
 fn explore(world: &World) -> (usize, bool) {
     let start = world.start();
     let mut seen: HashMap<Key, usize> = HashMap::from([(world.key(&start), 0)]);
-    let mut queue: Vec<(Option<Run>, Option<(usize, Event)>)> = vec![(Some(start), None)];
+    let mut queue: Vec<Reached> = vec![(Some(start), None)];
     let mut steps: Vec<Vec<usize>> = Vec::new();
     let mut at = 0;
     while at < queue.len() {
@@ -65,7 +68,7 @@ fn is_acyclic(steps: &[Vec<usize>]) -> bool {
 }
 
 /// The events that led to a state, oldest first.
-fn trace(queue: &[(Option<Run>, Option<(usize, Event)>)], mut at: usize) -> Vec<Event> {
+fn trace(queue: &[Reached], mut at: usize) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some((before, event)) = queue[at].1 {
         events.push(event);
