@@ -219,5 +219,5 @@ fn random_worlds_in_which_anything_may_happen() {
 
 #[test]
 fn random_worlds_of_parts_and_alternatives() {
-    explore_all("family", 10, family, 1);
+    explore_all("family", 10, family, 3_801);
 }
