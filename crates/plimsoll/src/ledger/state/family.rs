@@ -15,7 +15,8 @@
 //!   parent's already: set aside once, not twice, and never free in between.
 //!
 //! In the safety check a parent can finish only after its parts in flight, and then needs its claim less what it holds by
-//! then. Parts that wait to be admitted, or are not submitted yet, are within that claim.
+//! then. For a part that goes by the plan for which there is room this says nothing new: by the sum above, what is enough
+//! for the parent is enough for the part. One that was admitted by a larger plan, since there was more free, may need more. Parts that wait to be admitted, or are not submitted yet, are within that claim.
 //!
 //! [`family_need`]: LedgerState::family_need
 
