@@ -164,7 +164,7 @@ impl<D: Driver> DeviceBuffer<'_, D> {
 }
 
 /// Device memory that belongs to a job between its stages: what was staged in and waits for the lease, or a result that
-/// waits to be fetched; or to everybody, as a resident key in an [`Arc`](std::sync::Arc). The stage that uses it takes it on with
+/// waits to be fetched; or to everybody, as a resident key in an [`Arc`]. The stage that uses it takes it on with
 /// [`adopt`](super::LaneCx::adopt), or has it [lent](super::LaneCx::lend) to it; several stages at once may.
 ///
 /// It may be dropped anywhere. It is freed when no stage uses it any more, and its bytes return after.

@@ -2,7 +2,7 @@
 
 use super::{Affinity, AffinityError};
 
-/// What a [`Pool`] is made of.
+/// What a [`Pool`](super::Pool) is made of.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
     /// How many worker threads; by default as many as the process may use cores.

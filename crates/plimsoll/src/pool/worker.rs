@@ -225,7 +225,7 @@ impl Worker {
     #[cfg(feature = "rayon")]
     pub(super) fn invite(&self, turn: super::injector::Turn, run: Box<dyn FnOnce() + Send>) {
         // A pool that ends has nobody to spare: then the job does without.
-        let _ = self.shared.submit(Task { tag: self.job(), turn, stages_left: 0, run: Run::Stage(run) });
+        let _ = self.shared.submit(Task { tag: self.job(), turn, stages_left: 0, priority: 0, run: Run::Stage(run) });
     }
 
     #[inline]

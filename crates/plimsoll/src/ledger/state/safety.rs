@@ -10,7 +10,7 @@
 //! Those that nobody pins count as free. The claim of an owner in flight has no part in them: all that it needs was paid
 //! for when it was admitted (`residency`).
 //!
-//! What a part leaves is its parent's when it ends ([`family`](super::family)), and counts as the parent's from the start:
+//! What a part leaves is its parent's when it ends ([`family`]), and counts as the parent's from the start:
 //! it is set aside at the part, and the parent *has* it. A parent is finished after its parts, as it will be. Returns
 //! are still never negative, so an owner that can finish now, its own parts finished, can finish at any later moment too:
 //! moving it to the front of an order that works leaves an order that works, and greed still misses none.
