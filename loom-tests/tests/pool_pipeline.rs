@@ -127,14 +127,16 @@ fn a_future_is_polled_or_dropped_but_not_lost() {
 fn the_last_part_wakes_its_parent() {
     loom::model(|| {
         let (ledger, pool) = (ledger(), pool());
-        let part = || Profile::new().stage("part", Demand::new().bytes(BUFFER, Bytes(1)), Demand::new());
+        // Two stages, so that the parent looks, and parks, between the beginning of its part and the end.
+        let byte = || Demand::new().bytes(BUFFER, Bytes(1));
+        let part = move || Profile::new().stage("first", byte(), byte()).stage("second", byte(), Demand::new());
         let profile = move |_: &()| Profile::new().stage("fan", Demand::new(), Demand::new()).parts(1, &part());
         let pipeline = Pipeline::builder(&ledger, &pool, profile)
             .fan_out(
                 "fan",
                 |_, ()| Ok::<_, ()>(((), [()])),
                 move |_| part(),
-                |parts| parts.stage("part", |_, ()| Ok(())),
+                |parts| parts.stage("first", |_, ()| Ok(())).stage("second", |_, ()| Ok(())),
                 FanIn::InOrder,
                 |_, (), made| Ok(made.len()),
             )
