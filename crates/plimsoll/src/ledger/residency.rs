@@ -392,12 +392,20 @@ impl<T> fmt::Debug for Load<T> {
 }
 
 /// A value that was loaded, and that nobody wants any more. Dropping it frees the value first and returns the bytes after.
-#[derive(Debug)]
+#[derive(thiserror::Error)]
+#[error("nobody wants what was loaded any more, or the ledger was closed; take `value` out of the error, or drop it")]
 pub struct Unwanted<T> {
     /// The value.
     pub value: T,
     /// What pays for it, beside what it holds itself.
     pub reservation: Reservation,
+}
+
+/// Without the value: it may be a secret, and need not be printable.
+impl<T> fmt::Debug for Unwanted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unwanted").field("reservation", &self.reservation).finish_non_exhaustive()
+    }
 }
 
 /// A load that falls to a job, of one of the residencies that it needs: [`of`](AnyLoad::of) says of which.

@@ -108,22 +108,34 @@ impl Twins {
     }
 }
 
+/// Runs a trace of as many events; how often the short way was taken.
+fn run(seed: u64, events: usize) -> usize {
+    let mut dice = Dice(seed);
+    let mut twins = Twins::new(&mut dice);
+    for _ in 0..events {
+        match dice.roll(0, 19) {
+            0..=9 => twins.open(&mut dice),
+            10..=18 => twins.drop_one(&mut dice),
+            _ => twins.resize(&mut dice),
+        }
+        twins.compare();
+    }
+    twins.taken
+}
+
+/// One trace may have nothing that is simple; a hundred have.
+#[test]
+fn the_short_way_is_taken() {
+    let taken: usize = (0..100).map(|seed| run(seed, 100)).sum();
+    println!("the short way was taken {taken} times");
+    assert!(taken >= 1000, "{taken}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_short_way_decides_as_the_long_way_does(seed in any::<u64>(), events in 10usize..150) {
-        let mut dice = Dice(seed);
-        let mut twins = Twins::new(&mut dice);
-        for _ in 0..events {
-            match dice.roll(0, 19) {
-                0..=9 => twins.open(&mut dice),
-                10..=18 => twins.drop_one(&mut dice),
-                _ => twins.resize(&mut dice),
-            }
-            twins.compare();
-        }
-        // Nothing is refused or waits for ever at first: some of it must have been simple.
-        prop_assert!(twins.taken > 0 || twins.short.snapshot().classes.is_empty() || events < 60);
+        run(seed, events);
     }
 }
