@@ -12,6 +12,9 @@ pub(crate) struct Args {
     /// Leave out a step (may be repeated): its name as printed.
     #[arg(long)]
     skip: Vec<String>,
+    /// Also the steps that build the scheduler once more for a tool of their own: shuttle, soak, fuzz.
+    #[arg(long)]
+    deep: bool,
 }
 
 /// Runs the steps in order and stops at the first failure.
@@ -39,9 +42,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("package", package::run),
         ("msrv", msrv::run),
     ];
+    let deep = ["shuttle", "soak", "fuzz"];
     let mut report = Vec::new();
     for (name, step) in steps {
-        if args.skip.iter().any(|skipped| skipped == name) {
+        if args.skip.iter().any(|skipped| skipped == name) || (!args.deep && deep.contains(&name)) {
             report.push(format!("{name}: left out"));
             continue;
         }
