@@ -64,6 +64,7 @@ mod fan;
 mod intake;
 mod lay;
 mod line;
+mod needs;
 mod options;
 mod paced;
 pub mod pacing;

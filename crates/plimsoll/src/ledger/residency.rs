@@ -420,6 +420,11 @@ impl AnyLoad {
         AnyLoad { claim: Claim { key, reservation: Some(reservation) } }
     }
 
+    /// The highest priority among those who wait for it: the load should run with it.
+    pub fn priority(&self) -> i32 {
+        self.claim.key.inner.read(|state| state.load_priority(self.claim.key.id)).unwrap_or(0)
+    }
+
     /// The residency's name.
     pub fn name(&self) -> &str {
         &self.claim.key.name

@@ -12,6 +12,7 @@ use super::error::Rejection;
 use super::fan::{Fan, FanIn, PartIter};
 use super::lay::{Ground, lay, ties_of};
 use super::line::{CloneFn, FailuresFn};
+use super::needs::Needs;
 use super::options::Ids;
 use super::paced::Paced;
 use super::pacing::Pacing;
@@ -22,7 +23,7 @@ use super::task::{Runtime, TaskCx};
 use super::trip::Value;
 use super::{AlternativesOf, Pipeline, ProfileOf};
 use crate::ledger::state::Kind;
-use crate::ledger::{JobSpec, Ledger};
+use crate::ledger::{JobSpec, Ledger, Load, Residency};
 use crate::pool::{Pool, Tenant};
 use crate::sync::lock;
 use crate::{Budget, Profile};
@@ -41,6 +42,7 @@ pub struct Builder<In, Out, E> {
     learning: Learning,
     failures: FailuresFn<E>,
     clone_input: Option<CloneFn>,
+    needs: Needs,
     stages: Vec<Stage<E>>,
     out: PhantomData<fn() -> Out>,
 }
@@ -60,6 +62,7 @@ impl<In, E: 'static> Builder<In, In, E> {
             learning: Learning::default(),
             failures: Arc::new(|_| Failure::Transient),
             clone_input: None,
+            needs: Needs::default(),
             stages: Vec::new(),
             out: PhantomData,
         }
@@ -255,7 +258,7 @@ where
     fn then<Next>(mut self, stage: Stage<E>) -> Builder<In, Next, E> {
         self.stages.push(stage);
         let Self { ledger, pool, profile, alternatives, largest, observer, .. } = self;
-        let Self { remember, pacing, learning, failures, clone_input, stages, .. } = self;
+        let Self { remember, pacing, learning, failures, clone_input, needs, stages, .. } = self;
         Builder {
             ledger,
             pool,
@@ -268,6 +271,7 @@ where
             learning,
             failures,
             clone_input,
+            needs,
             stages,
             out: PhantomData,
         }
@@ -308,6 +312,39 @@ where
     /// Calls `observer` whenever a stage begins or ends and when a job ends: on a worker, so briefly.
     pub fn observe(mut self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Declares that every job needs a residency: it is pinned from the job's admission to its end, and loaded by `load`, on a
+    /// worker of the pool, where it is not there; a stage reads it with [`Grant::pinned`](crate::ledger::Grant::pinned). One
+    /// load at a time, for all jobs of all pipelines that need it. If it fails, the jobs that wait for it end with that.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use plimsoll::pipeline::Pipeline;
+    /// # use plimsoll::pool::{Pool, PoolConfig};
+    /// # use plimsoll::{Budget, Bytes, Class, Demand, Ledger, Profile, Space};
+    /// # const KEYS: Class = Class::new("keys", Space::HOST);
+    /// # let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes::MIB));
+    /// # let pool = Pool::new(PoolConfig::default())?;
+    /// let key = ledger.residency::<u64>("key", KEYS, Bytes(1000), Duration::from_secs(15))?;
+    /// let read = key.clone();
+    /// let pipeline = Pipeline::builder(&ledger, &pool, |_: &u64| {
+    ///     Profile::new().stage("add", Demand::new(), Demand::new())
+    /// })
+    /// .stage("add", move |cx, input: u64| Ok::<u64, std::io::Error>(input + cx.grant().pinned(&read).expect("it is pinned")))
+    /// .needs(&key, |_load| Ok::<u64, std::io::Error>(40))
+    /// .build()?;
+    /// assert_eq!(pipeline.submit("job", 2)?.wait()?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn needs<T, X, F>(mut self, residency: &Residency<T>, load: F) -> Self
+    where
+        T: Send + Sync + 'static,
+        X: fmt::Display,
+        F: Fn(&mut Load<T>) -> Result<T, X> + Send + Sync + 'static,
+    {
+        self.needs.add(residency, load);
         self
     }
 
@@ -358,7 +395,7 @@ where
     /// If there are no stages.
     pub fn build(self) -> Result<Pipeline<In, Out, E>, Rejection> {
         let Self { ledger, pool, profile, alternatives, largest, observer, .. } = self;
-        let Self { remember, pacing, learning, failures, clone_input, stages, .. } = self;
+        let Self { remember, pacing, learning, failures, clone_input, needs, stages, .. } = self;
         assert!(!stages.is_empty(), "a pipeline has at least one stage");
         let ties = ties_of(&stages, "");
         let limits = ties.limits(Budget::new());
@@ -371,7 +408,7 @@ where
             paced.classify(&ledger, &profile);
             // Nothing is asked for: a job that never enters a stage only shows whether it would be taken on.
             let tied = paced.tie(ties.with(&profile));
-            drop(ledger.submit(JobSpec::new("the largest job", tied.clone()))?);
+            drop(ledger.submit(needs.of(JobSpec::new("the largest job", tied.clone())))?);
             let limit = |kind| match kind {
                 Kind::Space(space) => ledger.room(space).map(|room| room.0),
                 Kind::Slots(slots) => ledger.slots_limit(slots),
@@ -386,6 +423,7 @@ where
         let (remote, clock) = (pool.remote(), Arc::default());
         let ground = Ground { ledger, remote, observer, failures, learning, clock };
         let mut line = lay(stages, clone_input, paced, "", 0, &ground);
+        line.needs = needs;
         *lock(&line.ids) = Ids::new(remember);
         line.certified = certified;
         let line = Arc::new(line);

@@ -11,6 +11,7 @@ use super::certified::Certified;
 use super::clock::Clock;
 use super::drift::{Drift, Drifts};
 use super::lay::Ground;
+use super::needs::Needs;
 use super::options::{Ids, JobOptions};
 use super::paced::Paced;
 use super::retry::Failure;
@@ -40,6 +41,7 @@ pub(super) struct Line<E> {
     pub(super) remote: Remote,
     pub(super) failures: FailuresFn<E>,
     pub(super) clone_input: Option<CloneFn>,
+    pub(super) needs: Needs,
     pub(super) drifts: Drifts,
     pub(super) clock: Arc<Clock>,
     pub(super) ids: Mutex<Ids>,
@@ -76,6 +78,7 @@ impl<E: Send + 'static> Line<E> {
             paced,
             certified: None,
             clone_input,
+            needs: Needs::default(),
             drifts,
             ledger: ground.ledger.clone(),
             remote: ground.remote.clone(),
@@ -108,7 +111,7 @@ impl<E: Send + 'static> Line<E> {
             if let Some(parent) = parent {
                 spec = spec.part_of(parent);
             }
-            self.ledger.submit(spec)
+            self.ledger.submit(self.needs.of(spec))
         };
         let corrected = self.drifts.correct(profiles).and_then(|corrected| submit(&corrected).ok());
         corrected.map_or_else(|| submit(profiles), Ok)

@@ -14,6 +14,7 @@ mod certificate;
 mod drift;
 mod fan;
 mod kinds;
+mod needs;
 mod pacing;
 mod submission;
 

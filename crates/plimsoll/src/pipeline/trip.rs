@@ -46,12 +46,14 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
 
 mod again;
+mod loads;
 mod parts;
 mod run;
 mod urgency;
 
 use parts::Spreading;
 use run::Sailing;
+pub(super) use run::message_of;
 use urgency::Urgency;
 
 /// What is handed from stage to stage, its type known to the builder.
@@ -273,7 +275,7 @@ impl<E: Send + 'static> Trip<E> {
         let papers = &mut luggage.papers;
         if let Cargo::Waiting(value) = luggage.cargo {
             let waker = Waker::from(self.clone());
-            match papers.job.poll_enter(&mut Context::from_waker(&waker), papers.stage) {
+            match self.poll_grant(papers, &mut Context::from_waker(&waker)) {
                 Poll::Ready(Ok(grant)) => luggage.cargo = Cargo::Granted(value, grant),
                 Poll::Pending => {
                     luggage.cargo = Cargo::Waiting(value);

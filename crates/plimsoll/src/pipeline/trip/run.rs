@@ -228,7 +228,7 @@ pub(super) struct Run<E> {
     pub(super) grant: Option<Grant>,
 }
 
-pub(super) fn message_of(panic: &(dyn Any + Send)) -> String {
+pub(in crate::pipeline) fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("(no text)").to_owned()
 }

@@ -107,7 +107,7 @@ impl<E: Send + 'static> Trip<E> {
             let mut spec = JobSpec::new("", job.profile().clone()).priority(priority).urgent();
             spec.name = self.name.clone();
             spec.alternatives = job.profiles()[1..].to_vec();
-            if let Ok(urgent) = self.line.ledger.submit(spec) {
+            if let Ok(urgent) = self.line.ledger.submit(self.line.needs.of(spec)) {
                 *job = urgent;
                 return true;
             }

@@ -1,0 +1,77 @@
+//! Residencies that the jobs of a pipeline need.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::*;
+use crate::ledger::{EnterError, Residency};
+use crate::{Budget, Bytes, Class, Demand, Ledger, Profile, Space};
+
+const KEYS: Class = Class::new("keys", Space::HOST);
+
+fn key(ledger: &Ledger) -> Residency<u64> {
+    ledger.residency("key", KEYS, Bytes(8), Duration::from_secs(1)).expect("it has a limit")
+}
+
+/// A pipeline whose only stage adds the key to its input.
+fn adding(
+    ledger: &Ledger,
+    pool: &Pool,
+    key: &Residency<u64>,
+    load: impl Fn() -> Result<u64, String> + Send + Sync + 'static,
+) -> Pipeline<u64, u64, String> {
+    let read = key.clone();
+    Pipeline::builder(ledger, pool, |_: &u64| Profile::new().stage("add", Demand::new(), Demand::new()))
+        .stage("add", move |cx, input: u64| Ok(input + cx.grant().pinned(&read).expect("it is pinned")))
+        .needs(key, move |_load| load())
+        .build()
+        .expect("it fits")
+}
+
+fn threads(threads: usize) -> Pool {
+    Pool::new(PoolConfig { threads, ..PoolConfig::default() }).expect("threads")
+}
+
+#[test]
+fn what_all_jobs_need_is_loaded_once_and_stays_for_the_next() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(10)));
+    let (pool, key) = (threads(2), key(&ledger));
+    let loads = std::sync::Arc::new(AtomicUsize::new(0));
+    let counted = loads.clone();
+    let pipeline = adding(&ledger, &pool, &key, move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok(40)
+    });
+    let tickets: Vec<_> = (0..20).map(|n| pipeline.submit(format!("job {n}"), n).expect("taken on")).collect();
+    for (n, ticket) in (0..).zip(tickets) {
+        assert_eq!(ticket.wait().expect("it is done"), 40 + n);
+    }
+    assert_eq!(loads.load(Ordering::Relaxed), 1);
+    assert!(key.is_resident());
+}
+
+#[test]
+fn a_load_that_fails_or_panics_ends_the_jobs_that_wait_for_it() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(10)));
+    let (pool, key) = (threads(1), key(&ledger));
+    for (panics, said) in [(false, "no such file"), (true, "panicked: in a load")] {
+        let load = move || if panics { panic!("in a load") } else { Err("no such file".into()) };
+        let pipeline = adding(&ledger, &pool, &key, load);
+        match pipeline.submit("job", 1).expect("taken on").wait() {
+            Err(JobError::NotEntered { source, .. }) => {
+                let EnterError::LoadFailed { why, .. } = *source else { panic!("{source}") };
+                assert_eq!(&*why, said);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
+fn a_job_that_does_not_fit_beside_what_it_needs_is_refused() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(7)));
+    let (pool, key) = (threads(1), key(&ledger));
+    let pipeline = adding(&ledger, &pool, &key, || Ok(40));
+    assert!(matches!(pipeline.submit("job", 1), Err(Rejected { reason: Rejection::Ledger(_), .. })));
+}
