@@ -1,6 +1,7 @@
 //! The lanes and the lease of a device, as shipped, on a simulated card.
 #![cfg(plimsoll_loom)]
 
+use loom_tests::check_at_most;
 use plimsoll::device::simulate::{CardSpec, Faults, Simulated};
 use plimsoll::device::{Device, DeviceConfig, DeviceError, StageError};
 use plimsoll::{Budget, Bytes, Class, Demand, Job, JobSpec, Ledger, Profile, Space};
@@ -9,9 +10,7 @@ const SCRATCH: Class = Class::new("device.scratch", Space::device(0));
 
 /// Three threads and as many locks: two preemptions, or it would take minutes.
 fn check(model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(builder.preemption_bound.map_or(2, |bound| bound.min(2)));
-    builder.check(model);
+    check_at_most(2, model);
 }
 
 fn card(faults: Faults) -> Simulated {

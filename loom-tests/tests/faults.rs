@@ -6,19 +6,12 @@ use std::time::Duration;
 
 use loom::sync::Mutex;
 use loom::thread;
+use loom_tests::check;
 use plimsoll::ledger::ReserveError;
 use plimsoll::observe::{Event, Observer};
 use plimsoll::{Budget, Bytes, Class, Ledger, Reservation, Space};
 
 const A: Class = Class::new("a", Space::HOST);
-
-/// Runs a model of the shipped code over all interleavings with up to three preemptions, or as many as
-/// `LOOM_MAX_PREEMPTIONS` says.
-fn check(model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(3);
-    builder.check(model);
-}
 
 fn ledger(bytes: u64) -> Ledger {
     Ledger::new(Budget::new().space(Space::HOST, Bytes(bytes)))

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use loom_tests::check;
 use plimsoll::{Budget, Bytes, Class, Demand, Job, JobSpec, Ledger, Profile, Reservation, Slots, Space};
 
 const OUTPUT: Class = Class::new("output", Space::HOST);
@@ -53,9 +54,7 @@ impl Backlog {
 
 /// Runs the model in all interleavings, and `look`s at the backlog after each production.
 fn produce_and_consume(permit: Permit, look: impl Fn(usize) + Send + Sync + Copy + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(3);
-    builder.check(move || {
+    check(move || {
         let budget = Budget::new().space(Space::HOST, Bytes(BOUND as u64)).slots(PERMIT, BOUND as u64);
         let (ledger, hand_over) = (Ledger::new(budget), Arc::new(HandOver::default()));
         let backlog = Arc::new(Backlog::default());

@@ -1,6 +1,7 @@
 //! The pool's idle protocol, as shipped: push against sleep, latch against sleep, end against sleep.
 #![cfg(plimsoll_loom)]
 
+use loom_tests::check_at_most;
 use plimsoll::pool::{Pool, PoolConfig, join, scope};
 
 fn pool(threads: usize) -> Pool {
@@ -9,9 +10,7 @@ fn pool(threads: usize) -> Pool {
 
 /// Three threads: explored with at most two preemptions, or they would take minutes.
 fn check_bounded(model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(builder.preemption_bound.map_or(2, |bound| bound.min(2)));
-    builder.check(model);
+    check_at_most(2, model);
 }
 
 /// Push against sleep: a lost wake-up leaves the caller waiting for ever, which loom reports as a deadlock.

@@ -3,17 +3,11 @@
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
+use loom_tests::check_at_most;
 use plimsoll::pool::{Closed, Pool, PoolConfig, Shutdown, block_on_external, scope};
 
 fn pool(spares: usize) -> Pool {
     Pool::new(PoolConfig { threads: 1, spares, ..PoolConfig::default() }).expect("threads")
-}
-
-/// Three threads: explored with few preemptions, or they would take minutes.
-fn check_bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(builder.preemption_bound.map_or(preemptions, |bound| bound.min(preemptions)));
-    builder.check(model);
 }
 
 /// What a worker waits for outside: here, for one of its own forks, which only a spare can run.
@@ -49,13 +43,13 @@ impl Gate {
 /// A core that is lent finds somebody who uses it, or the worker waits for ever.
 #[test]
 fn a_lent_core_is_used() {
-    check_bounded(2, || pool(1).install(lend_until_helped));
+    check_at_most(2, || pool(1).install(lend_until_helped));
 }
 
 /// Lent twice, the first time for nothing: the second call meets the spare at work, on its way to rest, or resting.
 #[test]
 fn a_spare_on_its_way_to_rest_hears_the_call() {
-    check_bounded(2, || {
+    check_at_most(2, || {
         pool(1).install(|| {
             block_on_external(|| ());
             lend_until_helped();
@@ -66,7 +60,7 @@ fn a_spare_on_its_way_to_rest_hears_the_call() {
 /// A queued call meets the abort: it is run or given back, and never forgotten.
 #[test]
 fn a_call_is_run_or_given_back() {
-    check_bounded(2, || {
+    check_at_most(2, || {
         let pool = pool(0);
         let ender = pool.clone();
         let end = loom::thread::spawn(move || ender.shutdown(Shutdown::Abort));
@@ -81,7 +75,7 @@ fn a_draining_pool_ends_after_its_last_job() {
     use plimsoll::pipeline::Pipeline;
     use plimsoll::{Budget, Bytes, Class, Demand, Ledger, Profile, Space};
     const BUFFER: Class = Class::new("buffer", Space::HOST);
-    check_bounded(2, || {
+    check_at_most(2, || {
         let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(1)));
         let pool = pool(0);
         let byte = || Demand::new().bytes(BUFFER, Bytes(1));

@@ -9,19 +9,12 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use loom::thread;
+use loom_tests::check;
 use plimsoll::ledger::{Got, Residency};
 use plimsoll::{Budget, Bytes, Class, Ledger, Space};
 
 const KEYS: Class = Class::new("keys", Space::HOST);
 const SCRATCH: Class = Class::new("scratch", Space::HOST);
-
-/// Runs a model of the shipped code over all interleavings with up to three preemptions, or as many as
-/// `LOOM_MAX_PREEMPTIONS` says.
-fn check(model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(3);
-    builder.check(model);
-}
 
 /// Counts the values that are there. Not loom's atomics: whoever counts has the value to itself.
 #[derive(Clone, Default)]
