@@ -35,7 +35,7 @@ pub use self::json::{JsonLines, SCHEMA};
 pub use self::metrics::Metrics;
 #[cfg(feature = "tracing")]
 pub use self::tracing::Tracing;
-use crate::{Bytes, Resource, Slots, Space};
+use crate::{Bytes, Class, Resource, Slots, Space};
 
 /// How many events may wait for a slow observer before further ones are lost.
 pub const BACKLOG: usize = 1 << 16;
@@ -117,6 +117,33 @@ pub enum What {
         /// What all owners together hold of the resource now.
         held: u64,
     },
+    /// A reservation was grown beyond what its owner had declared, with `try_`: nobody was promised that this is possible.
+    Overdrawn {
+        /// The class.
+        class: Class,
+        /// What it was grown by.
+        bytes: Bytes,
+    },
+    /// A job ends while more is held of it than its profile says that it leaves behind. [`What::Ended`] follows.
+    Outlived,
+    /// A buffer was handed to the reaper. It stays charged until it is gone.
+    Reaping {
+        /// The space that it is in.
+        space: Space,
+        /// Its size.
+        bytes: Bytes,
+    },
+    /// The reaper has freed a buffer.
+    Reaped {
+        /// The space that it was in.
+        space: Space,
+        /// Its size.
+        bytes: Bytes,
+        /// How long that took, in nanoseconds.
+        nanos: u64,
+        /// Its destructor panicked.
+        panicked: bool,
+    },
     /// A limit was set.
     Resized {
         /// The space.
@@ -172,6 +199,10 @@ impl What {
             What::Resized { .. } | What::ResizedSlots { .. } => "resized",
             What::Retired { .. } => "retired",
             What::Forced => "forced",
+            What::Overdrawn { .. } => "overdrawn",
+            What::Outlived => "outlived",
+            What::Reaping { .. } => "reaping",
+            What::Reaped { .. } => "reaped",
             What::Closed => "closed",
             What::LoadStarted => "load_started",
             What::Loaded => "loaded",

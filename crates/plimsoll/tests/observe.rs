@@ -87,6 +87,7 @@ fn a_job_is_told_step_by_step() {
          job changed in use b +5 = 5\n\
          job changed in use b -5 = 0\n\
          job stage_ended in use\n\
+         job outlived\n\
          job ended\n\
          job changed a -3 = 0\n"
     );

@@ -23,6 +23,21 @@ fn work(ledger: &Ledger) {
     drop(grant);
 }
 
+/// What was not declared, or does not end with its job; and a buffer that the reaper frees.
+#[cfg(feature = "metrics")]
+fn overdraw(ledger: &Ledger) {
+    let mut more = ledger.reserve(A, Bytes(2)).try_now().unwrap();
+    more.try_grow(Bytes(1)).unwrap();
+    ledger.reaper().free(more);
+    let peak = Demand::new().bytes(A, Bytes(2));
+    let mut job = ledger.submit(JobSpec::new("job", Profile::new().stage("make", peak, Demand::new()))).unwrap();
+    let mut grant = job.enter(0).try_now().unwrap();
+    let kept = grant.take_all(A);
+    drop((grant, job));
+    drop(kept);
+    ledger.quiesce(std::time::Duration::from_secs(60)).unwrap();
+}
+
 #[cfg(feature = "tracing")]
 mod with_tracing {
     use std::fmt::Write;
@@ -88,9 +103,10 @@ mod with_metrics {
     use std::collections::BTreeMap;
 
     use metrics::{
-        Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+        Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString,
+        Unit,
     };
-    use plimsoll::observe::Metrics;
+    use plimsoll::observe::{Metrics, Observer};
 
     use super::*;
 
@@ -126,6 +142,13 @@ mod with_metrics {
         }
     }
 
+    impl HistogramFn for Cell {
+        /// Counts them: how long something takes is nothing to test.
+        fn record(&self, _: f64) {
+            self.update(|cell| *cell += 1.0);
+        }
+    }
+
     impl Board {
         fn cell(&self, key: &Key) -> Arc<Cell> {
             let labels: String = key.labels().map(|label| format!(" {}={}", label.key(), label.value())).collect();
@@ -143,8 +166,38 @@ mod with_metrics {
         fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
             Gauge::from_arc(self.cell(key))
         }
-        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            Histogram::noop()
+        fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::from_arc(self.cell(key))
+        }
+    }
+
+    #[test]
+    fn what_is_forced_overdrawn_outlived_and_reaped_is_counted() {
+        let board = Board::default();
+        metrics::with_local_recorder(&board, || {
+            let ledger = ledger();
+            ledger.observe(Arc::new(Forward(board.clone())));
+            overdraw(&ledger);
+        });
+        let board = board.0.lock().unwrap();
+        for (name, value) in [
+            ("plimsoll_overdrawn class=a space=host", 1.0),
+            ("plimsoll_outlived", 1.0),
+            ("plimsoll_reaping_bytes space=host", 0.0),
+            ("plimsoll_reaped space=host", 1.0),
+            ("plimsoll_reap_panics space=host", 0.0),
+            ("plimsoll_reap_seconds space=host", 1.0),
+        ] {
+            assert_eq!(board.get(name), Some(&value), "{name}: {board:#?}");
+        }
+    }
+
+    /// The reaper's events come on its own thread, which has no local recorder.
+    struct Forward(Board);
+
+    impl Observer for Forward {
+        fn event(&self, event: &plimsoll::observe::Event) {
+            metrics::with_local_recorder(&self.0, || Metrics::new().event(event));
         }
     }
 

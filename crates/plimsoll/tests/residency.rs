@@ -99,6 +99,31 @@ fn bytes_come_back_after_the_evicted_memory_is_gone_and_never_under_the_lock() {
     assert!(ledger.snapshot().is_empty());
 }
 
+/// Says which thread drops it.
+struct Leaves(std::sync::mpsc::Sender<thread::ThreadId>, Ledger);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        assert_eq!(self.1.snapshot().reaping.len(), 1, "what is being dropped is seen");
+        self.0.send(thread::current().id()).expect("the test waits for it");
+    }
+}
+
+#[test]
+fn what_is_large_is_dropped_by_the_reaper_when_it_is_evicted() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(10 << 20)));
+    let key: Residency<Leaves> = ledger.residency("key", KEYS, Bytes(8 << 20), SECOND).expect("it has a limit");
+    let (sender, dropped_by) = std::sync::mpsc::channel();
+    load(&key, Leaves(sender, ledger.clone()));
+    let scratch = ledger.reserve(SCRATCH, Bytes(9 << 20)).wait().expect("it is evicted");
+    assert_ne!(dropped_by.recv(), Ok(thread::current().id()), "whose event evicts does not drop it");
+    assert_eq!(held(&ledger), 9 << 20, "its bytes came back after that");
+    drop(scratch);
+    ledger.quiesce(60 * SECOND).expect("nothing else is held");
+    let snapshot = ledger.snapshot();
+    assert_eq!((snapshot.reaped, snapshot.reap_panics, snapshot.residencies[0].evictions), (1, 0, 1));
+}
+
 #[test]
 fn what_is_pinned_stays() {
     let ledger = ledger(10);

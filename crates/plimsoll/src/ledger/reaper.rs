@@ -21,6 +21,8 @@
 //!    section of 3. *(mutant `quiet-before-reaped`)*
 //!
 //! What is dropped is a user's code: it may panic, which is caught and counted, and it may call the ledger.
+//!
+//! Residencies that are evicted go the same way, unless they are small ([`EVICTED_MIN`]).
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -31,6 +33,7 @@ use super::charged::Charged;
 use super::reservation::Reservation;
 use super::shell::Inner;
 use super::snapshot::{Reaping, Snapshot};
+use crate::observe::What;
 use crate::sync::{Arc, thread};
 use crate::{Bytes, Space};
 
@@ -100,12 +103,17 @@ impl Reaper {
     pub fn free_in<T: Send + 'static>(&self, space: Space, bytes: Bytes, value: T) {
         let value: Corpse = Box::new(value);
         if self.inner.reap(space, bytes, value) {
-            let inner = self.inner.clone();
-            let thread = thread::Builder::new().name("plimsoll-reaper".into());
-            if thread.spawn(move || work(&inner, space)).is_err() {
-                work(&self.inner, space);
-            }
+            start(&self.inner, space);
         }
+    }
+}
+
+/// Starts the thread of a space. Where the system gives none, this one does its work.
+pub(super) fn start(inner: &Arc<Inner>, space: Space) {
+    let theirs = inner.clone();
+    let thread = thread::Builder::new().name("plimsoll-reaper".into());
+    if thread.spawn(move || work(&theirs, space)).is_err() {
+        work(inner, space);
     }
 }
 
@@ -130,6 +138,9 @@ fn forget_panic(payload: Box<dyn Any + Send>) {
     }
 }
 
+/// An evicted residency of fewer bytes is dropped by whoever's event evicts it: that takes no longer than to start a thread.
+pub(super) const EVICTED_MIN: Bytes = Bytes::MIB;
+
 /// What is to be dropped.
 pub(super) type Corpse = Box<dyn Send>;
 
@@ -144,8 +155,8 @@ pub(super) struct Graves {
 struct Queue {
     space: Space,
     waiting: VecDeque<(Bytes, Corpse)>,
-    /// The bytes of what is being dropped now.
-    dropping: Option<Bytes>,
+    /// The bytes of what is being dropped now, and since when.
+    dropping: Option<(Bytes, u64)>,
     /// A thread works on it, or is about to.
     is_running: bool,
 }
@@ -163,18 +174,19 @@ impl Graves {
         !std::mem::replace(&mut queue.is_running, true)
     }
 
-    /// What is to be dropped next; what came before it is gone.
-    pub(super) fn next(&mut self, space: Space, panicked: bool) -> Option<Corpse> {
+    /// What is to be dropped next, and what came before it and is gone.
+    pub(super) fn next(&mut self, space: Space, panicked: bool, now: u64) -> (Option<Corpse>, Option<What>) {
         self.panicked += u64::from(panicked);
         let queue = self.queue(space);
-        let was_dropping = queue.dropping.take().is_some();
+        let gone = queue.dropping.take();
         let next = queue.waiting.pop_front();
         let value = next.map(|(bytes, value)| {
-            queue.dropping = Some(bytes);
+            queue.dropping = Some((bytes, now));
             value
         });
-        self.freed += u64::from(was_dropping);
-        value
+        self.freed += u64::from(gone.is_some());
+        let gone = gone.map(|(bytes, since)| What::Reaped { space, bytes, nanos: now.saturating_sub(since), panicked });
+        (value, gone)
     }
 
     /// The thread of a space ends.
@@ -195,7 +207,7 @@ impl Graves {
     pub(super) fn complete(&self, snapshot: &mut Snapshot) {
         (snapshot.reaped, snapshot.reap_panics) = (self.freed, self.panicked);
         for Queue { space, waiting, dropping, .. } in &self.queues {
-            let bytes = waiting.iter().map(|entry| entry.0).chain(*dropping);
+            let bytes = waiting.iter().map(|entry| entry.0).chain(dropping.map(|entry| entry.0));
             let (count, bytes) = bytes.fold((0, Bytes::ZERO), |(count, sum), bytes| (count + 1, sum + bytes));
             if count > 0 {
                 snapshot.reaping.push(Reaping { space: *space, count, bytes });

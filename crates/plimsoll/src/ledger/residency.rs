@@ -48,6 +48,13 @@ pub(super) struct Kept<T> {
     value: T,
 }
 
+impl<T> Kept<T> {
+    /// The ledger that it is in.
+    pub(super) fn home(&self) -> Arc<Inner> {
+        self._rest.ledger().clone()
+    }
+}
+
 /// Something that is loaded once and shared: a proving key, points of a structured reference string, a pre-compiled matrix.
 /// Clones are the same residency.
 ///

@@ -29,7 +29,7 @@ use super::outbox::Outbox;
 use super::reaper::{Corpse, Graves};
 use super::snapshot::Snapshot;
 use super::state::{Granted, LedgerState, Outcome, OwnerId, Refusal};
-use crate::observe::Observer;
+use crate::observe::{Observer, What};
 use crate::sync::{self, Arc, Condvar, Mutex, MutexGuard};
 use crate::{Budget, Bytes, Class, Space};
 
@@ -350,22 +350,28 @@ impl Inner {
     /// Takes a value over that is to be freed. `true` if the caller is to start a thread for its space.
     #[must_use]
     pub(super) fn reap(&self, space: Space, bytes: Bytes, value: Corpse) -> bool {
-        sync::lock(&self.shell).graves.take(space, bytes, value)
+        let mut shell = sync::lock(&self.shell);
+        let start = shell.bury(space, bytes, value);
+        self.deliver(shell);
+        start
     }
 
     /// The next value to be freed; without any, the turn of the thread that asks is over.
     pub(super) fn next_to_free(&self, space: Space, panicked: bool) -> Option<Corpse> {
         let mut shell = sync::lock(&self.shell);
-        let next = shell.graves.next(space, panicked);
+        let (next, gone) = shell.graves.next(space, panicked, self.now());
+        if let Some(gone) = gone {
+            shell.state.note_of_ledger(gone);
+        }
         if next.is_none() {
             if mutant!("reaper-leaves-late") {
                 drop(shell);
                 shell = sync::lock(&self.shell);
             }
             shell.graves.leave(space);
-            // The ledger may be quiet now.
-            self.deliver(shell);
         }
+        // The ledger may be quiet now.
+        self.deliver(shell);
         next
     }
 
@@ -413,6 +419,13 @@ impl Inner {
 impl Shell {
     fn is_quiet(&self) -> bool {
         self.state.is_quiet() && self.graves.is_empty()
+    }
+
+    /// Puts a value where the reaper finds it. `true` if a thread is to be started for its space.
+    #[must_use]
+    fn bury(&mut self, space: Space, bytes: Bytes, value: Corpse) -> bool {
+        self.state.note_of_ledger(What::Reaping { space, bytes });
+        self.graves.take(space, bytes, value)
     }
 
     fn apply<R>(&mut self, f: impl FnOnce(&mut LedgerState, &mut Vec<Outcome>) -> R) -> R {

@@ -390,6 +390,7 @@ impl LedgerState {
         let declared = &before.0;
         if self.owners[id.0].held.iter().any(|(component, held)| held > declared.of(component)) {
             self.overdrawn += 1;
+            self.note(id, What::Overdrawn { class, bytes });
         }
         self.account_retained();
         Ok(())

@@ -31,6 +31,15 @@ impl Event {
                 What::Changed { resource: Resource::Slots(slots), delta, held } => {
                     write!(f, r#","slots":{},"delta":{delta},"held":{held}"#, quoted(&slots.key().to_string()))?;
                 }
+                What::Overdrawn { class, bytes } => {
+                    let (name, space) = (quoted(class.name()), class.space().key());
+                    write!(f, r#","class":{name},"space":"{space}","bytes":{}"#, bytes.0)?;
+                }
+                What::Reaping { space, bytes } => write!(f, r#","space":"{}","bytes":{}"#, space.key(), bytes.0)?,
+                What::Reaped { space, bytes, nanos, panicked } => {
+                    let (space, bytes) = (space.key(), bytes.0);
+                    write!(f, r#","space":"{space}","bytes":{bytes},"took_ns":{nanos},"panicked":{panicked}"#)?;
+                }
                 What::Began { place } => write!(f, r#","place":"{place}""#)?,
                 What::Finished { how, late } => write!(f, r#","how":"{how}","late":{late}"#)?,
                 What::Resized { space, limit } => write!(f, r#","space":"{}","limit":{}"#, space.key(), limit.0)?,

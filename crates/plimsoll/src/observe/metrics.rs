@@ -1,6 +1,6 @@
 //! The event stream as gauges and counters of the `metrics` crate.
 
-use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 use super::{Event, Observer, What};
 use crate::Resource;
@@ -16,6 +16,11 @@ use crate::Resource;
 /// | `plimsoll_limit_slots` | gauge | `slots` | a number of slots that was set at run time |
 /// | `plimsoll_retired_bytes` | counter | `space` | bytes that were lost with their device |
 /// | `plimsoll_forced` | counter | | jobs that were admitted alone, above a limit |
+/// | `plimsoll_overdrawn` | counter | `class`, `space` | reservations that were grown beyond what was declared |
+/// | `plimsoll_outlived` | counter | | jobs that ended with more still held than they had declared to leave behind |
+/// | `plimsoll_reaping_bytes` | gauge | `space` | bytes handed to the reaper and not gone yet |
+/// | `plimsoll_reaped`, `plimsoll_reap_panics` | counter | `space` | buffers that the reaper has freed, and those that panicked |
+/// | `plimsoll_reap_seconds` | histogram | `space` | how long each took |
 /// | `plimsoll_waiting` | gauge | | requests made and not yet answered |
 /// | `plimsoll_stages_retried`, `plimsoll_jobs_restarted` | counter | | what was to be run again |
 /// | `plimsoll_granted`, `plimsoll_refused`, `plimsoll_withdrawn` | counter | | how requests ended |
@@ -36,6 +41,12 @@ impl Metrics {
         describe_gauge!("plimsoll_limit_slots", Unit::Count, "a number of slots that was set at run time");
         describe_counter!("plimsoll_retired_bytes", Unit::Bytes, "bytes that were lost with their device");
         describe_counter!("plimsoll_forced", Unit::Count, "jobs that were admitted alone, above a limit");
+        describe_counter!("plimsoll_overdrawn", Unit::Count, "reservations that were grown beyond what was declared");
+        describe_counter!("plimsoll_outlived", Unit::Count, "jobs that ended with more held than they had declared");
+        describe_gauge!("plimsoll_reaping_bytes", Unit::Bytes, "bytes handed to the reaper and not gone yet");
+        describe_counter!("plimsoll_reaped", Unit::Count, "buffers that the reaper has freed");
+        describe_counter!("plimsoll_reap_panics", Unit::Count, "buffers whose destructor panicked in the reaper");
+        describe_histogram!("plimsoll_reap_seconds", Unit::Seconds, "how long the reaper took to free a buffer");
         describe_gauge!("plimsoll_waiting", Unit::Count, "requests made and not yet answered");
         describe_counter!("plimsoll_stages_retried", Unit::Count, "stages that were to be run again");
         describe_counter!("plimsoll_jobs_restarted", Unit::Count, "jobs that began again");
@@ -74,6 +85,21 @@ impl Observer for Metrics {
             What::Retired { space, bytes } => {
                 gauge!("plimsoll_limit_bytes", "space" => space.key().to_string()).set(0.0);
                 counter!("plimsoll_retired_bytes", "space" => space.key().to_string()).increment(bytes.0);
+            }
+            What::Overdrawn { class, .. } => {
+                let labels = [("class", class.name().to_owned()), ("space", class.space().key().to_string())];
+                counter!("plimsoll_overdrawn", &labels).increment(1);
+            }
+            What::Outlived => counter!("plimsoll_outlived").increment(1),
+            What::Reaping { space, bytes } => {
+                gauge!("plimsoll_reaping_bytes", "space" => space.key().to_string()).increment(bytes.0 as f64);
+            }
+            What::Reaped { space, bytes, nanos, panicked } => {
+                let labels = [("space", space.key().to_string())];
+                gauge!("plimsoll_reaping_bytes", &labels).decrement(bytes.0 as f64);
+                counter!("plimsoll_reaped", &labels).increment(1);
+                counter!("plimsoll_reap_panics", &labels).increment(u64::from(panicked));
+                histogram!("plimsoll_reap_seconds", &labels).record(nanos as f64 / 1e9);
             }
             What::Forced => counter!("plimsoll_forced").increment(1),
             What::Asked => gauge!("plimsoll_waiting").increment(1),

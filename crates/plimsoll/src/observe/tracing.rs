@@ -36,6 +36,14 @@ impl Observer for Tracing {
             }
             What::Resized { space, limit } => debug!(target: TARGET, seq, %space, limit = limit.0, "resized"),
             What::ResizedSlots { slots, limit } => debug!(target: TARGET, seq, %slots, limit, "resized"),
+            What::Overdrawn { class, bytes } => {
+                let (class, bytes) = (class.name(), bytes.0);
+                debug!(target: TARGET, seq, job, reservation, id, stage, class, bytes, "overdrawn");
+            }
+            What::Reaping { space, bytes } => trace!(target: TARGET, seq, %space, bytes = bytes.0, "reaping"),
+            What::Reaped { space, bytes, nanos, panicked } => {
+                trace!(target: TARGET, seq, %space, bytes = bytes.0, took_ns = nanos, panicked, "reaped");
+            }
             What::Retired { space, bytes } => debug!(target: TARGET, seq, %space, bytes = bytes.0, "retired"),
             ref what => debug!(target: TARGET, seq, job, reservation, id, stage, "{}", what.name()),
         }

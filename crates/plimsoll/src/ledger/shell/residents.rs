@@ -1,28 +1,42 @@
 //! The shell's part in residencies: where the values are, who is told to load, and how what is evicted is dropped.
 //!
-//! Values are put into the table and taken out of it under the ledger's lock, and dropped outside of it: by whoever's event
-//! ordered the eviction, after all others were told of what that event brought them.
+//! Values are put into the table and taken out of it under the ledger's lock, and dropped outside of it: by the reaper, or
+//! where that would not be worth a thread by whoever's event ordered the eviction, after all others were told of what that
+//! event brought them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc as StdArc;
 
 use super::{Inner, NO_SEAT, Shell, Signal};
+use crate::Space;
+use crate::ledger::reaper::{self, EVICTED_MIN};
 use crate::ledger::residency::{Kept, Value};
-use crate::ledger::state::{Order, OwnerId, ResidencyId};
-use crate::sync;
+use crate::ledger::state::{Order, OwnerId, ResidencyId, Resident};
+use crate::sync::{self, Arc};
 
 /// The values that are loaded, by the residency's index.
 #[derive(Debug, Default)]
-pub(super) struct Residents(Vec<Option<Value>>);
+pub(super) struct Residents(Vec<Option<Loaded>>);
 
-/// Values that are to be dropped outside of the lock.
+/// A value, and the ledger that it is in: for the thread that will drop it.
+#[derive(Clone, Debug)]
+struct Loaded {
+    value: Value,
+    home: Arc<Inner>,
+}
+
+/// Values that are to be dropped outside of the lock, and threads to be started that drop others.
 #[must_use]
-pub(super) struct Leaving(Vec<Value>);
+#[derive(Default)]
+pub(super) struct Leaving {
+    values: Vec<Value>,
+    threads: Vec<(Arc<Inner>, Space)>,
+}
 
 impl Inner {
     /// The value of a residency, if it is loaded.
     pub(in crate::ledger) fn value(&self, id: ResidencyId) -> Option<Value> {
-        sync::lock(&self.shell).residents.0.get(id.index())?.clone()
+        sync::lock(&self.shell).residents.0.get(id.index())?.as_ref().map(|loaded| loaded.value.clone())
     }
 
     /// A load is done. The value comes back if nobody wants it any more.
@@ -37,7 +51,7 @@ impl Inner {
         shell.state.advance(now);
         let wanted = shell.apply(|state, out| state.loaded(id, out));
         if wanted {
-            shell.residents.put(id, kept.clone());
+            shell.residents.put(id, Loaded { value: kept.clone(), home: kept.home() });
         }
         self.deliver(shell);
         if wanted {
@@ -55,13 +69,13 @@ impl Inner {
 impl Shell {
     /// Carries out what the last event ordered: values leave the table, and who is to load is told with the others.
     pub(super) fn carry_out_orders(&mut self, signals: &mut Vec<Signal>) -> Leaving {
-        let mut leaving = Leaving(Vec::new());
+        let mut leaving = Leaving::default();
         if !self.state.has_orders() {
             return leaving;
         }
-        for order in self.state.drain_orders() {
+        for order in self.state.drain_orders().collect::<Vec<_>>() {
             match order {
-                Order::Evict(id) => leaving.0.extend(self.residents.0.get_mut(id.index()).and_then(Option::take)),
+                Order::Evict(id) => self.see_off(id, &mut leaving),
                 Order::Load(..) if mutant!("takeover-without-wake") => {}
                 Order::Load(job, _) => {
                     // Who has no seat asks for it just now, or will.
@@ -74,14 +88,27 @@ impl Shell {
         }
         leaving
     }
+
+    /// A value leaves the table.
+    fn see_off(&mut self, id: ResidencyId, leaving: &mut Leaving) {
+        let Some(Loaded { value, home }) = self.residents.0.get_mut(id.index()).and_then(Option::take) else { return };
+        match self.state.resident(id) {
+            Some(&Resident { class, bytes, .. }) if bytes >= EVICTED_MIN && !mutant!("evicted-on-the-spot") => {
+                if self.bury(class.space(), bytes, Box::new(value)) {
+                    leaving.threads.push((home, class.space()));
+                }
+            }
+            _ => leaving.values.push(value),
+        }
+    }
 }
 
 impl Residents {
-    fn put(&mut self, id: ResidencyId, value: Value) {
+    fn put(&mut self, id: ResidencyId, loaded: Loaded) {
         if self.0.len() <= id.index() {
             self.0.resize(id.index() + 1, None);
         }
-        self.0[id.index()] = Some(value);
+        self.0[id.index()] = Some(loaded);
     }
 }
 
@@ -89,7 +116,10 @@ impl Leaving {
     /// Drops them. A destructor that panics is the value's own affair: its bytes come back all the same, and whoever's
     /// event it was goes on.
     pub(super) fn leave(self) {
-        for value in self.0 {
+        for (home, space) in self.threads {
+            reaper::start(&home, space);
+        }
+        for value in self.values {
             let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
         }
     }

@@ -70,13 +70,15 @@ impl LedgerState {
 
     /// Ends an owner: nothing more is expected of it, and what it still holds is retained.
     pub(super) fn finish(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
-        let owner = &mut self.owners[id.0];
+        let owner = &self.owners[id.0];
         // Slots that it holds to its end come back with it, below.
         let is_bytes = |at| matches!(self.accounts.component(at).kind, Kind::Space(_));
         let beyond = |(at, held): (ComponentId, u64)| held > owner.leaves.of(at) && is_bytes(at);
         if owner.held.iter().any(beyond) {
             self.outlived += 1;
+            self.note(id, What::Outlived);
         }
+        let owner = &mut self.owners[id.0];
         let was_in_flight = owner.in_flight();
         if was_in_flight {
             self.in_flight.retain(|index| *index != id.0);

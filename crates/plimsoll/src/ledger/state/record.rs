@@ -59,6 +59,11 @@ impl LedgerState {
         self.note(id, what);
     }
 
+    /// Records what has happened outside of the state machine, and concerns nobody in particular.
+    pub fn note_of_ledger(&mut self, what: What) {
+        self.note_all(what);
+    }
+
     /// Notes what happened to an owner. Called while the owner is still as it was when it happened.
     pub(super) fn note(&mut self, id: OwnerId, what: What) {
         if !self.record.on {

@@ -271,6 +271,11 @@ impl LedgerState {
         Some(ResidencyView { stand, pins: entry.pins, held: Bytes(held), rank })
     }
 
+    /// A residency as it was declared; `None` once it is retired and gone.
+    pub fn resident(&self, id: ResidencyId) -> Option<&Resident> {
+        self.residencies.entries.get(id.0).map(|entry| &entry.declared)
+    }
+
     /// Whether there is something to be done about residencies.
     pub fn has_orders(&self) -> bool {
         !self.residencies.orders.is_empty()
