@@ -24,13 +24,14 @@ pub mod console;
 pub mod exit;
 pub mod key_cache;
 pub mod keys;
-pub mod machine;
 pub mod progress;
 pub mod proof_file;
 pub mod proving;
 pub mod signals;
 pub mod trace;
 pub mod verify;
+
+pub use plimsoll_profile::sample::machine;
 
 use args::{Cli, Command};
 use exit::{Exit, Failure};

@@ -2,5 +2,7 @@
 //! process really holds, and shows both.
 //!
 //! - [`trace`]: the events of a trace, line by line.
+//! - [`sample`]: what the kernel, the allocator and the drivers say that the process holds.
 
+pub mod sample;
 pub mod trace;

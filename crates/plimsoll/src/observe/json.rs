@@ -108,6 +108,12 @@ impl<W: Write> JsonLines<W> {
         JsonLines { output: Mutex::new(output) }
     }
 
+    /// Writes a line of another writer, such as what was sampled of the process: one object of JSON, with `time_ns` and `event`,
+    /// and without a number in the sequence.
+    pub fn line(&self, line: impl fmt::Display) {
+        sync::lock(&self.output).line(line);
+    }
+
     /// The error that ended the writing, if one did and it was not taken yet.
     pub fn take_error(&self) -> Option<io::Error> {
         sync::lock(&self.output).error.take()
