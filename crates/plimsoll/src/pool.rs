@@ -15,6 +15,7 @@ mod affinity;
 mod config;
 mod deque;
 mod end;
+mod fence;
 mod fork;
 #[cfg(feature = "rayon")]
 mod guests;

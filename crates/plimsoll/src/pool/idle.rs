@@ -1,12 +1,14 @@
 //! How a worker falls asleep without missing work, and without spinning.
 //!
 //! The protocol and its proof sketch are in `pool/README.md`; in short: a sleeper announces itself, fences, looks once
-//! more, and only then parks; whoever makes work available publishes it, fences, and only then looks for sleepers.
+//! more, and only then parks; whoever makes work available publishes it, fences, and only then looks for sleepers. Forks
+//! are made much more often than sleepers lie down, so of those two fences the sleeper's pays for both (`fence.rs`).
 //!
 //! `seats[w].state` is written by worker `w` (AWAKE → what it waits for) and by whoever wakes it or by itself (back to
 //! AWAKE, by compare-exchange, so that exactly one wins). `sleepers` is never less than the number of seats that are
 //! not AWAKE.
 
+use super::fence::Fence;
 use super::job::JobTag;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{Condvar, Mutex, lock, wait};
@@ -38,6 +40,7 @@ pub(super) struct Idle {
     sleepers: AtomicUsize,
     /// Seats of workers that ever had a thread: the first so many.
     taken: AtomicUsize,
+    fence: Fence,
     seats: Box<[Seat]>,
 }
 
@@ -71,6 +74,7 @@ impl Idle {
         Self {
             sleepers: AtomicUsize::new(0),
             taken: AtomicUsize::new(workers),
+            fence: Fence::new(),
             seats: (0..workers + spares).map(|_| Seat::default()).collect(),
         }
     }
@@ -102,8 +106,10 @@ impl Idle {
         self.sleepers.fetch_add(1, Ordering::Release);
         // Release: partner of the compare-exchange in `claim`, orders the count before the announcement.
         seat.state.store(want.to_word(), Ordering::Release);
-        // Partner: the fence in `published`.
-        fence(Ordering::SeqCst);
+        // Partners: the fences in `fork_published`, `task_published`, `latch_set` and `wake_all`.
+        if !mutant!("sleep-without-fence") {
+            self.fence.heavy();
+        }
         let found = if mutant!("sleep-without-recheck") { false } else { anything_there() };
         if found && self.claim(index, want.to_word()) {
             return false;
@@ -118,14 +124,25 @@ impl Idle {
     #[inline]
     pub(super) fn fork_published(&self, tag: JobTag) {
         // The only worker publishes for nobody: a spare that it gives a thread later sees what it did before.
-        if self.taken() > 1 && self.published() {
+        if self.taken() <= 1 {
+            return;
+        }
+        // Partner: the fence in `sleep`. Of the two fences one is first: either the sleeper's last look sees the fork, or
+        // we see the sleeper.
+        if !mutant!("fork-without-fence") {
+            self.fence.light();
+        }
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
             self.wake_first(&[tag.to_word(), ANYTHING]);
         }
     }
 
     /// To be called after a task was published: wakes a worker that takes anything.
     pub(super) fn task_published(&self) {
-        if self.published() {
+        // Partner: the fence in `sleep`, as for a fork. It is the full one, for a task that nobody comes for is not done by
+        // whoever published it.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
             self.wake_first(&[ANYTHING]);
         }
     }
@@ -151,15 +168,6 @@ impl Idle {
             Want::Anything => self.task_published(),
             Want::ForksOf(tag) => self.fork_published(tag),
         }
-    }
-
-    /// Whether anybody may be asleep, seen after what was published before.
-    #[inline]
-    fn published(&self) -> bool {
-        // Partner: the fence in `sleep`. Of the two fences one is first: either the sleeper's last look sees what was
-        // published, or we see the sleeper.
-        fence(Ordering::SeqCst);
-        self.sleepers.load(Ordering::Relaxed) != 0
     }
 
     #[cold]
