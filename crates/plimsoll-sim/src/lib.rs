@@ -1,4 +1,13 @@
-//! Proving engines in virtual time. So far: the admission [`policies`] of other engines, for comparison.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod engine;
+mod names;
 pub mod policies;
+pub mod random;
+mod units;
+pub mod workload;
+
+pub use engine::{End, Options, Outcome, Sink, simulate};
+pub use units::Nanos;
+pub use workload::{Workload, WorkloadError};

@@ -172,6 +172,11 @@ impl Ledger {
         self.inner.read(|state| state.room(self.account, Kind::Space(space))).map(Bytes)
     }
 
+    /// What of that the residencies take that jobs need which exist now.
+    pub(crate) fn needed_residencies(&self, space: Space) -> Bytes {
+        Bytes(self.inner.read(|state| state.needed_residencies(Kind::Space(space))))
+    }
+
     /// What jobs of this profile hold of a space before a stage, and the limit in force, at one moment.
     pub(crate) fn backlog(&self, profile: &crate::Profile, stage: usize, space: Space) -> (u64, Option<u64>) {
         self.inner.read(|state| {

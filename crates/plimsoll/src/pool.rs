@@ -23,6 +23,7 @@ mod idle;
 mod injector;
 mod job;
 mod lend;
+pub mod order;
 mod scope;
 mod tenants;
 mod worker;

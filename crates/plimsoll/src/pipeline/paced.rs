@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::certificate::Certificate;
-use super::pacing::{Layout, Pace, Pacer, Pacing, Rope, Site, Station, WorkClass};
+use super::pacing::{Berth, Layout, Pace, Pacer, Pacing, Rope, WorkClass};
 use super::stage::{Place, Stage};
 use crate::sync::{Mutex, lock};
 use crate::{Budget, Ledger, Profile, Resource, Slots, Space};
@@ -21,8 +21,7 @@ pub(super) struct Paced {
     pacing: Pacing,
     threads: u64,
     made: Instant,
-    /// Name, whether on the pool, and the stage's own limit.
-    stages: Vec<(&'static str, bool, Option<u64>)>,
+    stages: Vec<Berth>,
     state: Mutex<State>,
 }
 
@@ -61,7 +60,10 @@ struct State {
 
 impl Paced {
     pub(super) fn new<E>(pacing: Pacing, threads: usize, stages: &[Stage<E>]) -> Self {
-        let of = |stage: &Stage<E>| (stage.name, matches!(stage.place, Place::Worker(_)), stage.at_most);
+        let of = |stage: &Stage<E>| {
+            let on_pool = matches!(stage.place, Place::Worker(_));
+            Berth { stage: stage.name, on_pool, at_most: stage.at_most }
+        };
         Self {
             pacing,
             threads: threads as u64,
@@ -90,7 +92,7 @@ impl Paced {
         let pacer = state.pacer.as_mut().expect("made above");
         for space in spaces(profile) {
             if let Some(room) = ledger.room(space) {
-                pacer.set_limit(space, room);
+                pacer.set_limit(space, room.saturating_sub(ledger.needed_residencies(space)));
             }
         }
         Some(pacer.classify(profile))
@@ -182,43 +184,11 @@ impl Paced {
         Some(certificate)
     }
 
-    /// Which station serves which stage. Stages of the pool share its threads, unless a stage has a limit of its own below
-    /// that; elsewhere a stage is served by the slots that it asks for, and stages that ask for the same share them.
+    /// Which station serves which stage.
     pub(super) fn layout(&self, limit: impl Fn(Slots) -> Option<u64>, profile: &Profile) -> Layout {
-        let mut stations: Vec<(Option<Slots>, Station)> = Vec::new();
-        let mut stages = Vec::new();
-        for (at, &(stage, on_pool, at_most)) in self.stages.iter().enumerate() {
-            let peak = &profile.stages()[at].peak;
-            let slots = peak.iter().filter_map(|(resource, amount)| match resource {
-                Resource::Slots(slots) => Some((slots, limit(slots)? / amount)),
-                Resource::Class(_) => None,
-            });
-            let scarcest = slots.min_by_key(|entry| entry.1);
-            let own = Station { name: stage, servers: at_most };
-            let (key, station) = match (on_pool, scarcest) {
-                (_, Some((slots, servers)))
-                    if at_most.is_none_or(|most| servers <= most) && !(on_pool && servers >= self.threads) =>
-                {
-                    (Some(slots), Station { name: slots.name(), servers: Some(servers) })
-                }
-                (true, _) if at_most.is_none_or(|most| most >= self.threads) => {
-                    (Some(POOL), Station { name: POOL.name(), servers: Some(self.threads) })
-                }
-                _ => (None, own),
-            };
-            let known = stations.iter().position(|entry| key.is_some() && entry.0 == key);
-            let station = known.unwrap_or_else(|| {
-                stations.push((key, station));
-                stations.len() - 1
-            });
-            stages.push(Site { stage, station });
-        }
-        Layout { stations: stations.into_iter().map(|entry| entry.1).collect(), stages }
+        Layout::of(&self.stages, self.threads, limit, profile)
     }
 }
-
-/// Stands for the threads of the pool among the keys of stations.
-const POOL: Slots = Slots::new("pool");
 
 /// The spaces that a profile names.
 fn spaces(profile: &Profile) -> impl Iterator<Item = Space> + '_ {

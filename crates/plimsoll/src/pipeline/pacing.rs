@@ -15,6 +15,7 @@
 //! `docs/pacing.md` tells what follows from all this, with measurements.
 
 mod estimate;
+mod layout;
 mod memory;
 mod rope;
 mod rule;
@@ -25,6 +26,7 @@ use self::estimate::{Moments, Times};
 use self::rule::TOKENS_MAX;
 use crate::{Budget, Bytes, Demand, Profile, Slots, Space};
 
+pub use self::layout::{Berth, Layout, Site, Station};
 pub use self::rope::Rope;
 pub use self::rule::{LOSS, erlang_b, spread, utilisation, work_in_progress};
 
@@ -38,39 +40,6 @@ pub enum Pacing {
     Fixed(u64),
     /// As much as the budget admits. For comparison.
     Unpaced,
-}
-
-/// Something that serves so many jobs at a time: the threads of a pool, a device, a stage with a limit of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Station {
-    /// The name, as reports show it.
-    pub name: &'static str,
-    /// How many jobs it serves at a time; `None` where there is no limit.
-    pub servers: Option<u64>,
-}
-
-/// Which station serves each stage, before anything is known of times.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// The stations.
-    pub stations: Vec<Station>,
-    /// The stages in order.
-    pub stages: Vec<Site>,
-}
-
-/// Where a stage runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site {
-    /// The stage.
-    pub stage: &'static str,
-    /// The station that serves it: an index into [`Layout::stations`].
-    pub station: usize,
-}
-
-impl Layout {
-    fn servers(&self, station: usize) -> Option<u64> {
-        self.stations[station].servers.map(|servers| servers.max(1))
-    }
 }
 
 /// A class of work: jobs of about the same size, whose times are estimated together.

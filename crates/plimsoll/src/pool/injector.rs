@@ -7,10 +7,11 @@
 //!
 //! A *pass* is held by a job under way. While one is out, a draining pool still takes the tasks of its later stages.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::job::{JobRef, JobTag};
+use super::order::Rank;
+pub(crate) use super::order::Turn;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, lock, wait};
 
@@ -26,18 +27,6 @@ pub(crate) struct Task {
     pub(crate) priority: i32,
     /// What to do; it owns all that it needs, the stage's grant included.
     pub(crate) run: Run,
-}
-
-/// When a worker that is free looks at a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Turn {
-    /// A later stage of a job under way, or a foreign thread's call: before it helps anybody.
-    UnderWay,
-    /// A thread of rayon's within a stage that runs: after the forks of what runs.
-    #[cfg(feature = "rayon")]
-    Guest,
-    /// The first stage of a job: after all that runs has been helped.
-    NewJob,
 }
 
 /// What a task does.
@@ -65,15 +54,12 @@ pub(super) struct Injector {
 #[derive(Default)]
 struct TaskQueue {
     // The first is the next.
-    tasks: BTreeMap<Place, Task>,
+    tasks: BTreeMap<Rank, Task>,
     under_way: usize,
     arrivals: u64,
     passes: usize,
     phase: Phase,
 }
-
-/// A task's place: its turn, stages left, priority (higher first), arrival.
-type Place = (Turn, usize, Reverse<i32>, u64);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
@@ -109,10 +95,10 @@ impl Injector {
         if !queue.takes(&task.run) {
             return Err(task);
         }
-        let place = (task.turn, task.stages_left, Reverse(task.priority), queue.arrivals);
+        let rank = Rank::new(task.turn, task.stages_left, task.priority, queue.arrivals);
         queue.arrivals += 1;
         queue.under_way += usize::from(task.turn == Turn::UnderWay);
-        queue.tasks.insert(place, task);
+        queue.tasks.insert(rank, task);
         self.show(&queue);
         Ok(())
     }
@@ -136,7 +122,7 @@ impl Injector {
 
     fn pop_if(&self, wanted: impl Fn(Turn) -> bool) -> Option<Task> {
         let mut queue = lock(&self.queue);
-        let entry = queue.tasks.first_entry().filter(|entry| wanted(entry.key().0))?;
+        let entry = queue.tasks.first_entry().filter(|entry| wanted(entry.key().turn()))?;
         let task = entry.remove();
         queue.under_way -= usize::from(task.turn == Turn::UnderWay);
         self.show(&queue);
@@ -159,8 +145,8 @@ impl Injector {
             return None;
         }
         let queue = lock(&self.queue);
-        let (&(turn, stages_left, ..), _) = queue.tasks.first_key_value()?;
-        (turn == Turn::UnderWay).then_some(stages_left)
+        let (&rank, _) = queue.tasks.first_key_value()?;
+        (rank.turn() == Turn::UnderWay).then_some(rank.stages_left())
     }
 
     /// Counts a job in, unless the pool takes no more.

@@ -170,6 +170,11 @@ impl Residencies {
 }
 
 impl Entry {
+    /// Whether a job exists that needs it.
+    pub(super) fn is_needed(&self) -> bool {
+        self.users > 0
+    }
+
     /// Whether an eviction would free something that is not on its way already.
     pub(super) fn can_be_evicted(&self) -> bool {
         matches!(self.residence, Residence::Resident | Residence::Loading(Loader::Busy(_)))

@@ -50,6 +50,17 @@ impl LedgerState {
         self.accounts.attainable(account, kind)
     }
 
+    /// What residencies take of a space or kind of slots: those that jobs need which exist now. Jobs beside them have no more
+    /// than the rest of the [`room`](LedgerState::room).
+    pub fn needed_residencies(&self, kind: Kind) -> u64 {
+        let Some(component) = self.accounts.own(AccountId::ROOT, kind) else { return 0 };
+        if mutant!("residencies-take-no-room") {
+            return 0;
+        }
+        let needed = self.residencies.entries.iter().filter(|(_, entry)| entry.is_needed());
+        needed.fold(0, |sum, (_, entry)| sum.saturating_add(entry.amounts.of(component)))
+    }
+
     fn set_target(&mut self, account: AccountId, kind: Kind, limit: u64) -> Result<(), ResizeError> {
         let unnamed = || ResizeError::Unbudgeted(self.own_place(account, kind));
         let component = self.accounts.own(account, kind).ok_or_else(unnamed)?;

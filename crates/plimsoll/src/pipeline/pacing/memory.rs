@@ -12,6 +12,8 @@ pub(super) struct Rooms {
     /// Nanoseconds that a job takes as a whole, and inside each inner rope.
     whole: f64,
     spans: Vec<f64>,
+    /// The inner ropes that lie within each inner rope, and in no other one within it.
+    within: Vec<Vec<usize>>,
 }
 
 struct Room {
@@ -19,7 +21,7 @@ struct Room {
     limit: f64,
     /// What a job holds outside of the inner ropes, on average.
     base: f64,
-    /// What it holds in addition inside of each.
+    /// What it holds in addition inside of each, where it is in none that lies within.
     extra: Vec<f64>,
 }
 
@@ -50,11 +52,22 @@ impl Rooms {
                 if time > 0.0 { area / time } else { 0.0 }
             };
             let base = mean(&|stage| !inner.iter().any(|rope| rope.spans(stage)));
-            let extra = inner.iter().map(|rope| (mean(&|stage| rope.spans(stage)) - base).max(0.0)).collect();
+            let is_innermost = |at: usize, stage: usize| {
+                let spanned = mutant!("nested-ropes-count-twice") && inner[at].spans(stage);
+                spanned || innermost(inner, |rope| rope.spans(stage)) == Some(at)
+            };
+            let of = |at: usize| mean(&|stage| is_innermost(at, stage));
+            let extra = (0..inner.len()).map(|at| (of(at) - base).max(0.0)).collect();
             Room { space, limit: limit as f64, base, extra }
         };
         let rooms = pacer.limits.iter().filter(|entry| *entry.1 > 0).map(room).collect();
-        Rooms { rooms, whole, spans: inner.iter().map(span).collect() }
+        Rooms { rooms, whole, spans: inner.iter().map(span).collect(), within: nested(inner) }
+    }
+
+    /// What jobs hold in addition inside of the inner ropes: each job counts where it is innermost.
+    fn inside(&self, room: &Room, tokens: impl Fn(usize) -> f64) -> f64 {
+        let own = |at: usize| (tokens(at) - self.within[at].iter().map(|&inner| tokens(inner)).sum::<f64>()).max(0.0);
+        room.extra.iter().enumerate().map(|(at, extra)| extra * own(at)).sum()
     }
 
     /// `None` where the wanted tokens fit. Otherwise the fastest pace, not faster than one job in each `interval`, whose
@@ -89,7 +102,7 @@ impl Rooms {
     /// What so many jobs hold on average.
     pub(super) fn expected(&self, tokens: &[u64]) -> Vec<(Space, Bytes)> {
         let held = |room: &Room| {
-            let inside: f64 = room.extra.iter().zip(&tokens[1..]).map(|(extra, &tokens)| extra * tokens as f64).sum();
+            let inside = self.inside(room, |at| tokens[at + 1] as f64);
             (room.space, Bytes((room.base * tokens[0] as f64 + inside).min(room.limit) as u64))
         };
         self.rooms.iter().map(held).collect()
@@ -97,9 +110,26 @@ impl Rooms {
 
     fn too_small_for(&self, tokens: &[f64]) -> Option<Space> {
         let full = |room: &&Room| {
-            let inside: f64 = room.extra.iter().zip(&tokens[1..]).map(|(extra, tokens)| extra * tokens).sum();
+            let inside = self.inside(room, |at| tokens[at + 1]);
             room.base * tokens[0] + inside > room.limit
         };
         self.rooms.iter().find(full).map(|room| room.space)
     }
+}
+
+/// The shortest of those inner ropes, by index.
+fn innermost(ropes: &[Rope], picked: impl Fn(&Rope) -> bool) -> Option<usize> {
+    let picked = ropes.iter().enumerate().filter(|(_, rope)| picked(rope));
+    picked.min_by_key(|(_, rope)| rope.last - rope.first).map(|(at, _)| at)
+}
+
+fn nested(ropes: &[Rope]) -> Vec<Vec<usize>> {
+    let mut within = vec![Vec::new(); ropes.len()];
+    for (at, inner) in ropes.iter().enumerate() {
+        let around = |rope: &Rope| rope != inner && rope.first <= inner.first && inner.last <= rope.last;
+        if let Some(outer) = innermost(ropes, around) {
+            within[outer].push(at);
+        }
+    }
+    within
 }

@@ -1,0 +1,90 @@
+//! The engine: virtual time, in which what a workload says happens, and an admission that says what may.
+//!
+//! ```text
+//!            arrivals ──▶ admission: may it start? ──▶ stage … stage ──▶ may it go to the device? ──▶ stage … ──▶ done
+//!                         (ours: the ledger, each stage; peers: a `Policy`)
+//! ```
+//!
+//! `core` is the machine: what runs, how long it takes, what is really held. It knows nothing of policies. `ours` drives the
+//! shipped `LedgerState`, the shipped pacer and the shipped queue order, call for call as the pipeline does; `peers` drives the
+//! policies of other engines. Everything is integers and happens in one order, so that a seed gives the same run everywhere.
+
+mod clock;
+mod core;
+mod memory;
+mod ours;
+mod peers;
+mod plan;
+mod record;
+mod stats;
+
+pub use self::record::Sink;
+pub use self::stats::{End, Outcome};
+use crate::Workload;
+use crate::workload::PolicyKind;
+
+/// Runs a workload to its end.
+///
+/// ```
+/// use plimsoll_sim::{Options, Workload, simulate};
+/// let workload = Workload::parse("example.toml", r#"
+///     [machine]
+///     memory = "8 GiB"
+///     workers = 4
+///     [[circuit]]
+///     name = "proof"
+///     [[circuit.stage]]
+///     name = "prove"
+///     time = "2 s"
+///     takes = [{ class = "abc", bytes = "3 GiB" }]
+///     [[arrivals]]
+///     circuit = "proof"
+///     batch = true
+///     proofs = 10
+/// "#)?;
+/// let outcome = simulate(&workload, Options::default());
+/// // Two fit at a time.
+/// assert_eq!((outcome.proofs, outcome.time.seconds()), (10, 10.0));
+/// # Ok::<(), plimsoll_sim::WorkloadError>(())
+/// ```
+pub fn simulate<'a>(workload: &'a Workload, options: Options<'a>) -> Outcome {
+    match workload.policy.kind {
+        PolicyKind::Plimsoll { .. } => {
+            let mut core = core::Core::new(workload, options, false);
+            match ours::Ours::new(&mut core) {
+                Ok(ours) => core.run(ours),
+                Err(why) => core.refused(why),
+            }
+        }
+        _ => {
+            let mut core = core::Core::new(workload, options, true);
+            let peers = peers::Peers::new(&mut core);
+            core.run(peers)
+        }
+    }
+}
+
+/// How a run is made.
+pub struct Options<'a> {
+    /// More events than this end it.
+    pub events_max: u64,
+    /// Is told of everything that happens, in the schema of traces. Memory grows with nothing else.
+    pub timeline: Option<&'a mut dyn Sink>,
+}
+
+impl Options<'_> {
+    /// More than a year of the busiest workload.
+    pub const EVENTS_MAX: u64 = 4_000_000_000;
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self { events_max: Self::EVENTS_MAX, timeline: None }
+    }
+}
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("events_max", &self.events_max).finish_non_exhaustive()
+    }
+}

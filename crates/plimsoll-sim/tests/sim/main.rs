@@ -1,0 +1,7 @@
+//! The simulator as its users see it: files in, outcomes out.
+
+mod curve;
+mod determinism;
+mod faults;
+mod observed;
+mod support;
