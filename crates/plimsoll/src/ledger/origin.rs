@@ -33,6 +33,11 @@ impl Origins {
         self.by_owner[owner.index()] = Origin { place: Some(place), since: now, external: None };
     }
 
+    pub(super) fn granted_at_once(&mut self, owner: OwnerId, place: &'static Location<'static>, now: u64) {
+        self.granted_at = self.granted_at.max(now);
+        self.asked(owner, place, now);
+    }
+
     pub(super) fn granted(&mut self, owner: OwnerId, now: u64) {
         // Who is granted something at once is stamped by a coarse clock, which is behind.
         self.granted_at = self.granted_at.max(now);

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::error::ReserveError;
 use super::reservation::Reservation;
-use super::shell::{Answer, Inner, SeatId, Verdict, Waited};
+use super::shell::{Answer, Inner, Plain, SeatId, Short, Signal, Verdict, Waited};
 use super::state::{AccountId, LedgerState, Outcome, OwnerId, Refusal, Standing};
-use crate::sync::Arc;
+use crate::sync::{Arc, thread};
 use crate::{Bytes, Class};
 
 /// A request for a reservation outside of any job.
@@ -86,8 +86,10 @@ impl Reserve {
     ///
     /// [`ReserveError::WouldWait`] where [`wait`](Reserve::wait) would wait, and its other errors.
     pub fn try_now(mut self) -> Result<Reservation, ReserveError> {
-        if let Some(reservation) = self.try_at_once() {
-            return Ok(reservation);
+        match self.plain().and_then(|plain| self.inner().try_at_once(plain)) {
+            Some(Ok(id)) => return Ok(self.reservation(id)),
+            Some(Err(shortage)) => return Err(ReserveError::WouldWait(Box::new(shortage))),
+            None => {}
         }
         match self.inner().ask_now(self.place, |now, state, out| self.open(now, state, out))? {
             Ok((id, verdict)) => self.conclude(id, verdict),
@@ -114,8 +116,24 @@ impl Reserve {
     }
 
     fn wait_at_most(mut self, timeout: Option<Duration>) -> Result<Reservation, ReserveError> {
-        if let Some(reservation) = self.try_at_once() {
-            return Ok(reservation);
+        // With a time-out it looks at the clock whenever it wakes, and sleeps another way.
+        let parked = || if timeout.is_none() { Signal::Parked(thread::current()) } else { Signal::Nobody };
+        let seat = match self.plain().and_then(|plain| self.inner().ask_at_once(plain, parked)) {
+            Some(Short::Granted(id)) => return Ok(self.reservation(id)),
+            Some(Short::Waits(seat)) if timeout.is_none() => {
+                self.seat = Some(seat);
+                let verdict = self.inner().park(seat);
+                self.seat = None;
+                return self.conclude(seat.owner, verdict);
+            }
+            Some(Short::Waits(seat)) => Some(seat),
+            None => None,
+        };
+        if let Some(seat) = seat {
+            self.seat = Some(seat);
+            let waited = self.inner().wait(seat, timeout);
+            self.seat = None;
+            return self.conclude_wait(seat, waited, timeout.unwrap_or_default());
         }
         let seat = match self.inner().ask(self.place, |now, state, out| self.open(now, state, out))? {
             Answer::Now(id, verdict) => return self.conclude(id, verdict),
@@ -143,14 +161,11 @@ impl Reserve {
         }
     }
 
-    /// Takes the bytes if that is a matter of nobody else.
-    fn try_at_once(&mut self) -> Option<Reservation> {
-        let is_simple = self.account == AccountId::ROOT && self.name.is_none() && self.max.is_none() && !self.retained;
-        if !is_simple {
-            return None;
-        }
-        let id = self.inner().open_at_once(self.place, self.class, self.bytes, self.priority)?;
-        Some(self.reservation(id))
+    /// What is asked for, if nothing is declared but that.
+    fn plain(&self) -> Option<Plain> {
+        let Reserve { place, class, bytes, priority, .. } = *self;
+        let is_plain = self.account == AccountId::ROOT && self.name.is_none() && self.max.is_none() && !self.retained;
+        is_plain.then_some(Plain { place, class, bytes, priority })
     }
 
     /// What was granted. The request is over.
@@ -192,8 +207,14 @@ impl Future for Reserve {
         let seat = match self.seat {
             Some(seat) => seat,
             None => {
-                if let Some(reservation) = self.try_at_once() {
-                    return Poll::Ready(Ok(reservation));
+                let signal = || Signal::Task(cx.waker().clone());
+                match self.plain().and_then(|plain| self.inner().ask_at_once(plain, signal)) {
+                    Some(Short::Granted(id)) => return Poll::Ready(Ok(self.reservation(id))),
+                    Some(Short::Waits(seat)) => {
+                        self.seat = Some(seat);
+                        return Poll::Pending;
+                    }
+                    None => {}
                 }
                 match self.inner().ask(self.place, |now, state, out| self.open(now, state, out))? {
                     Answer::Now(id, verdict) => return Poll::Ready(self.conclude(id, verdict)),

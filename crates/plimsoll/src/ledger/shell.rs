@@ -8,19 +8,24 @@
 //! 3. Who is about to sleep looks at the seat and leaves its signal there in one critical section. A verdict comes
 //!    either before, and is seen, or after, and finds the signal. No wakeup can fall between.
 //! 4. Signals are taken out of the seats under the lock and fired after it.
+//!    A yes to a plain reservation is left in a word beside the lock before that (`seats`).
 //! 5. Who gives up leaves the seat in one critical section: a grant that has already arrived goes back whole, and what
 //!    that makes possible for others is granted in the same section.
 
 mod residents;
+mod seats;
+mod short;
 
 use std::panic::Location;
 use std::sync::Arc as StdArc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use slab::Slab;
-
 use self::residents::Residents;
+use self::seats::{Cells, Seats, Signals};
+pub(super) use self::seats::{SeatId, Signal, Verdict};
+use self::short::Busy;
+pub(super) use self::short::{Plain, Short};
 use super::clock::Clock;
 use super::error::Shortage;
 use super::handle::Handles;
@@ -28,10 +33,10 @@ use super::origin::Origins;
 use super::outbox::Outbox;
 use super::reaper::{Corpse, Graves};
 use super::snapshot::Snapshot;
-use super::state::{Granted, LedgerState, Outcome, OwnerId, Refusal};
+use super::state::{Granted, LedgerState, Outcome, OwnerId};
 use crate::observe::{Observer, What};
 use crate::sync::{self, Arc, Condvar, Mutex, MutexGuard};
-use crate::{Budget, Bytes, Class, Space};
+use crate::{Budget, Bytes, Space};
 
 /// What all handles share.
 #[derive(Debug)]
@@ -39,6 +44,8 @@ pub(super) struct Inner {
     shell: Mutex<Shell>,
     /// Somebody waits for the ledger to become quiet.
     quiet: Condvar,
+    cells: Cells,
+    busy: Busy,
     clock: Clock,
     /// Reservations that are out as numbers.
     pub(super) handles: Handles,
@@ -49,55 +56,12 @@ struct Shell {
     state: LedgerState,
     /// Empty between events; kept for its room.
     outcomes: Vec<Outcome>,
-    seats: Slab<Seat>,
-    /// The seat of each waiting owner, by the owner's index.
-    seat_of: Vec<usize>,
+    seats: Seats,
     waiting_for_quiet: usize,
     origins: Origins,
     outbox: Outbox,
     residents: Residents,
     graves: Graves,
-}
-
-const NO_SEAT: usize = usize::MAX;
-
-/// Where a waiting request's verdict is left, and whom to tell.
-#[derive(Debug)]
-struct Seat {
-    signal: Signal,
-    verdict: Option<Verdict>,
-}
-
-/// How a waiting request ended.
-#[derive(Debug)]
-pub(super) enum Verdict {
-    Granted(Granted),
-    Refused(Refusal),
-}
-
-/// How to tell somebody that the verdict is there.
-#[derive(Debug)]
-enum Signal {
-    Nobody,
-    Task(Waker),
-    Thread(Arc<Condvar>),
-}
-
-impl Signal {
-    fn fire(self) {
-        match self {
-            Signal::Nobody => {}
-            Signal::Task(waker) => waker.wake(),
-            Signal::Thread(condvar) => condvar.notify_one(),
-        }
-    }
-}
-
-/// A seat that is taken, and whose request it is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SeatId {
-    seat: usize,
-    pub(super) owner: OwnerId,
 }
 
 /// The answer to a request.
@@ -119,15 +83,15 @@ impl Inner {
         let shell = Shell {
             state: LedgerState::new(budget),
             outcomes: Vec::new(),
-            seats: Slab::new(),
-            seat_of: Vec::new(),
+            seats: Seats::default(),
             waiting_for_quiet: 0,
             origins: Origins::default(),
             outbox: Outbox::default(),
             residents: Residents::default(),
             graves: Graves::default(),
         };
-        Inner { shell: Mutex::new(shell), quiet: Condvar::new(), clock: Clock::new(), handles: Handles::new() }
+        let (shell, quiet, cells, busy) = (Mutex::new(shell), Condvar::new(), Cells::new(), Busy::default());
+        Inner { shell, quiet, cells, busy, clock: Clock::new(), handles: Handles::new() }
     }
 
     /// Nanoseconds since the ledger was made.
@@ -184,32 +148,6 @@ impl Inner {
         result
     }
 
-    /// Takes a simple reservation of the root, if nobody waits and it is there. Looks at no clock but the coarse one.
-    pub(super) fn open_at_once(
-        &self,
-        place: &'static Location<'static>,
-        class: Class,
-        bytes: Bytes,
-        priority: i32,
-    ) -> Option<OwnerId> {
-        let mut shell = sync::lock(&self.shell);
-        let owner = shell.state.open_at_once(class, bytes, priority)?;
-        let now = self.clock.coarse();
-        shell.origins.asked(owner, place, now);
-        shell.origins.granted(owner, now);
-        Some(owner)
-    }
-
-    /// Drops a piece of a reservation.
-    pub(super) fn drop_piece(&self, owner: OwnerId, class: Class, bytes: Bytes) {
-        let mut shell = sync::lock(&self.shell);
-        if shell.waiting_for_quiet == 0 && shell.state.drop_at_once(owner, class, bytes) {
-            return;
-        }
-        shell.apply(|state, out| state.drop_piece(owner, class, bytes, out));
-        self.deliver(shell);
-    }
-
     /// Asks for something that may have to be waited for.
     pub(super) fn ask<E>(
         &self,
@@ -227,7 +165,7 @@ impl Inner {
                 origins.granted(owner, now);
                 Answer::Now(owner, outcomes.remove(at).into_verdict())
             }
-            None => Answer::Later(shell.take_seat(owner)),
+            None => Answer::Later(shell.seats.take(&self.cells, owner, Signal::Nobody, false)),
         };
         self.deliver(shell);
         Ok(answer)
@@ -262,17 +200,20 @@ impl Inner {
 
     /// Takes the verdict out of a seat, or leaves the waker there.
     pub(super) fn poll(&self, id: SeatId, waker: &Waker) -> Option<Verdict> {
+        if self.cells.is_granted(id) {
+            return Some(Verdict::Granted(Granted::new()));
+        }
         // Cloned before the lock is taken and dropped after: both may run a user's code.
         let mut signal = Signal::Task(waker.clone());
         let mut shell = sync::lock(&self.shell);
-        if let Some(verdict) = shell.take_verdict(id) {
+        if let Some(verdict) = shell.seats.take_verdict(&self.cells, id) {
             return Some(verdict);
         }
         if mutant!("register-waiter-after-check") {
             drop(shell);
             shell = sync::lock(&self.shell);
         }
-        std::mem::swap(&mut shell.seats[id.seat].signal, &mut signal);
+        std::mem::swap(&mut shell.seats.seat(id).signal, &mut signal);
         drop(shell);
         None
     }
@@ -283,7 +224,7 @@ impl Inner {
         let condvar = Arc::new(Condvar::new());
         let mut shell = sync::lock(&self.shell);
         loop {
-            if let Some(verdict) = shell.take_verdict(id) {
+            if let Some(verdict) = shell.seats.take_verdict(&self.cells, id) {
                 return Waited::Verdict(verdict);
             }
             if shell.state.next_load(id.owner).is_some() {
@@ -296,7 +237,7 @@ impl Inner {
                 self.deliver(shell);
                 return Waited::TimedOut(shortage);
             }
-            shell.seats[id.seat].signal = Signal::Thread(condvar.clone());
+            shell.seats.seat(id).signal = Signal::Thread(condvar.clone());
             shell = sync::wait(&condvar, shell, left);
         }
     }
@@ -314,8 +255,8 @@ impl Inner {
     /// Gives up: takes the request back, or `undo`es the grant that has arrived meanwhile.
     pub(super) fn leave(&self, id: SeatId, undo: impl FnOnce(&mut LedgerState, Granted, &mut Vec<Outcome>)) {
         let mut shell = sync::lock(&self.shell);
-        let signal = std::mem::replace(&mut shell.seats[id.seat].signal, Signal::Nobody);
-        match shell.take_verdict(id) {
+        let signal = std::mem::replace(&mut shell.seats.seat(id).signal, Signal::Nobody);
+        match shell.seats.take_verdict(&self.cells, id) {
             None => shell.withdraw(id),
             Some(Verdict::Granted(granted)) => shell.apply(|state, out| undo(state, granted, out)),
             Some(Verdict::Refused(_)) => {}
@@ -378,7 +319,7 @@ impl Inner {
     /// Leaves the verdicts in their seats, unlocks, and tells whoever waits there.
     fn deliver(&self, mut shell: MutexGuard<'_, Shell>) {
         let quiet = shell.waiting_for_quiet > 0 && shell.is_quiet();
-        let mut signals = shell.seat_verdicts(|| self.now());
+        let mut signals = shell.seat_verdicts(&self.cells, || self.now());
         let leaving = shell.carry_out_orders(&mut signals);
         let Shell { state, outbox, .. } = &mut *shell;
         // Numbered and timed here, under the lock; delivered below, outside of it (`outbox`).
@@ -432,30 +373,13 @@ impl Shell {
         f(&mut self.state, &mut self.outcomes)
     }
 
-    fn take_seat(&mut self, owner: OwnerId) -> SeatId {
-        let seat = self.seats.insert(Seat { signal: Signal::Nobody, verdict: None });
-        if self.seat_of.len() <= owner.index() {
-            self.seat_of.resize(owner.index() + 1, NO_SEAT);
-        }
-        self.seat_of[owner.index()] = seat;
-        SeatId { seat, owner }
-    }
-
-    /// Takes the verdict and frees the seat, once the verdict is there.
-    fn take_verdict(&mut self, id: SeatId) -> Option<Verdict> {
-        let verdict = self.seats[id.seat].verdict.take()?;
-        self.seats.remove(id.seat);
-        Some(verdict)
-    }
-
     fn withdraw(&mut self, id: SeatId) {
-        self.seats.remove(id.seat);
-        self.seat_of[id.owner.index()] = NO_SEAT;
+        self.seats.leave(id);
         self.state.withdraw(id.owner, &mut self.outcomes);
     }
 
-    fn seat_verdicts(&mut self, now: impl FnOnce() -> u64) -> Vec<Signal> {
-        let mut signals = Vec::new();
+    fn seat_verdicts(&mut self, cells: &Cells, now: impl FnOnce() -> u64) -> Signals {
+        let mut signals = Signals::new();
         if self.outcomes.is_empty() {
             return signals;
         }
@@ -464,10 +388,7 @@ impl Shell {
             if let Outcome::Granted(owner, _) = outcome {
                 self.origins.granted(owner, now);
             }
-            let seat = std::mem::replace(&mut self.seat_of[outcome.owner().index()], NO_SEAT);
-            let seat = &mut self.seats[seat];
-            seat.verdict = Some(outcome.into_verdict());
-            signals.push(std::mem::replace(&mut seat.signal, Signal::Nobody));
+            signals.push(self.seats.leave_verdict(cells, outcome.owner(), outcome.into_verdict()));
         }
         signals
     }

@@ -32,6 +32,8 @@ mod entries;
 mod evict;
 mod explain;
 mod family;
+mod flight;
+mod line;
 mod loads;
 mod owner;
 mod owners;
@@ -55,11 +57,14 @@ use self::alone::Alone;
 use self::amounts::{Amounts, ComponentId};
 use self::book::Book;
 pub use self::family::Parent;
+use self::flight::InFlight;
+use self::line::Line;
 pub use self::owner::OwnerId;
 use self::owner::{Declared, Owner, Phase, Want};
 use self::owners::Owners;
 use self::queues::Queues;
 use self::quick::Quick;
+pub use self::quick::{AtOnce, Served};
 pub use self::record::Change;
 use self::record::Record;
 use self::residency::Residencies;
@@ -126,9 +131,10 @@ pub struct Standing {
 pub struct LedgerState {
     accounts: Accounts,
     owners: Owners,
-    /// The owners in flight, by index into `owners`, in no particular order.
-    in_flight: Vec<usize>,
+    in_flight: InFlight,
+    /// All that wait are on the queues, or all are in the line.
     queues: Queues,
+    line: Line,
     /// Derived from the owners.
     book: Book,
     quick: Quick,
@@ -169,8 +175,9 @@ impl LedgerState {
             book: Book::default(),
             quick: Quick::default(),
             retained_owners: 0,
-            in_flight: Vec::new(),
+            in_flight: InFlight::default(),
             queues: Queues::default(),
+            line: Line::default(),
             classes: Vec::new(),
             bypass: budget.bypass,
             next_age: 0,
@@ -537,6 +544,7 @@ impl LedgerState {
     pub fn close(&mut self, out: &mut Vec<Outcome>) {
         self.closed = true;
         self.note_all(What::Closed);
+        self.dissolve_line();
         for id in self.queues.admissions() {
             self.refuse(id, Refusal::Closed, out);
         }

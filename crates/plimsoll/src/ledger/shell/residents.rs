@@ -7,7 +7,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc as StdArc;
 
-use super::{Inner, NO_SEAT, Shell, Signal};
+use super::seats::Signals;
+use super::{Inner, Shell};
 use crate::Space;
 use crate::ledger::reaper::{self, EVICTED_MIN};
 use crate::ledger::residency::{Kept, Value};
@@ -68,7 +69,7 @@ impl Inner {
 
 impl Shell {
     /// Carries out what the last event ordered: values leave the table, and who is to load is told with the others.
-    pub(super) fn carry_out_orders(&mut self, signals: &mut Vec<Signal>) -> Leaving {
+    pub(super) fn carry_out_orders(&mut self, signals: &mut Signals) -> Leaving {
         let mut leaving = Leaving::default();
         if !self.state.has_orders() {
             return leaving;
@@ -79,10 +80,7 @@ impl Shell {
                 Order::Load(..) if mutant!("takeover-without-wake") => {}
                 Order::Load(job, _) => {
                     // Who has no seat asks for it just now, or will.
-                    let seat = self.seat_of.get(job.index()).filter(|seat| **seat != NO_SEAT);
-                    if let Some(seat) = seat {
-                        signals.push(std::mem::replace(&mut self.seats[*seat].signal, Signal::Nobody));
-                    }
+                    signals.extend(self.seats.signal_of(job));
                 }
             }
         }

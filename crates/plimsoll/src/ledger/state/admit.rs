@@ -11,6 +11,7 @@ use crate::observe::What;
 
 impl LedgerState {
     pub(super) fn enqueue(&mut self, now: u64, id: OwnerId, want: Want) {
+        self.dissolve_line();
         let place = match &mut self.owners[id.0].declared {
             Declared::Job { again, .. } => again.place.take(),
             Declared::Standing { .. } => None,
@@ -25,6 +26,7 @@ impl LedgerState {
 
     /// Puts a request where its order says.
     pub(super) fn take_place(&mut self, id: OwnerId) {
+        self.dissolve_line();
         if self.owners[id.0].goes_with_growth() {
             self.queues.growth.insert(self.growth_key(id));
         } else {
@@ -56,7 +58,11 @@ impl LedgerState {
 
     /// Takes a request off its queue, if the owner has one there.
     pub(super) fn dequeue(&mut self, id: OwnerId) -> Option<Waiting> {
-        self.owners[id.0].waiting.as_ref()?;
+        let waiting = self.owners[id.0].waiting.as_ref()?;
+        if !self.line.is_empty() {
+            self.line.leave(waiting.age);
+            return self.owners[id.0].waiting.take();
+        }
         self.unlist(id);
         if self.owners[id.0].goes_with_growth() {
             let key = self.growth_key(id);
@@ -95,6 +101,10 @@ impl LedgerState {
 
     /// Grants everything that can be granted, in order, and refuses what can no longer be. Called at the end of every event.
     pub(super) fn settle(&mut self, out: &mut Vec<Outcome>) {
+        if self.settle_line(out) {
+            return;
+        }
+        self.dissolve_line();
         self.forget_unsafe();
         self.account_reclaimable();
         loop {
@@ -166,6 +176,9 @@ impl LedgerState {
     pub(super) fn may_pass(&mut self, id: OwnerId) -> Option<Vec<OwnerId>> {
         let age = self.age(id);
         let bounded = !mutant!("bypass-without-bound");
+        if !self.line.is_empty() {
+            return (!self.line.holds_back(age, self.bypass)).then(Vec::new);
+        }
         if bounded && self.queues.holds_back(age) {
             return None;
         }

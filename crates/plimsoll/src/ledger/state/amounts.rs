@@ -62,10 +62,16 @@ impl Amounts {
         }
     }
 
-    /// Sets the amount of the one component that there is, to more than zero.
-    pub(super) fn set_only(&mut self, amount: u64) {
-        debug_assert!(self.0.len() == 1 && amount != 0);
-        self.0[0].1 = amount;
+    /// Makes it this amount, which is not zero, of this component alone.
+    pub(super) fn set_only(&mut self, component: ComponentId, amount: u64) {
+        debug_assert!(amount != 0);
+        match &mut self.0[..] {
+            [only] => *only = (component, amount),
+            _ => {
+                self.0.clear();
+                self.0.push((component, amount));
+            }
+        }
     }
 
     /// Raises each component to at least `other`'s.

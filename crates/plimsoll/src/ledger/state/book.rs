@@ -19,7 +19,7 @@
 use smallvec::SmallVec;
 
 use super::accounts::Component;
-use super::amounts::Amounts;
+use super::amounts::{Amounts, ComponentId};
 use super::owner::{Owner, OwnerId, Phase};
 use super::{LedgerState, safety};
 
@@ -109,6 +109,16 @@ impl Book {
             part.aside.iter().for_each(|(at, amount)| self.aside[at as usize] += amount);
             self.parts[index] = Some(Box::new(part));
         }
+    }
+
+    /// Whether nobody in flight needs more than it holds.
+    pub(super) fn is_calm(&self) -> bool {
+        self.needy.is_empty() && self.parents == 0
+    }
+
+    /// What is set aside of a component for leavings that do not exist yet.
+    pub(super) fn aside(&self, component: ComponentId) -> u64 {
+        self.aside.get(component as usize).copied().unwrap_or(0)
     }
 
     /// Whether everything in flight can be finished one after another.
@@ -225,10 +235,12 @@ impl LedgerState {
         !self.has_residencies() && self.book.parents == 0
     }
 
-    fn update_book(&mut self) {
+    pub(super) fn update_book(&mut self) {
         let components = self.accounts.components.len();
-        for of in [&mut self.book.locked, &mut self.book.aside, &mut self.book.most_needed] {
-            of.resize(components, 0);
+        if self.book.locked.len() != components {
+            for of in [&mut self.book.locked, &mut self.book.aside, &mut self.book.most_needed] {
+                of.resize(components, 0);
+            }
         }
         while let Some(index) = self.owners.next_touched() {
             let owner = self.owners.get(index);

@@ -81,7 +81,7 @@ impl LedgerState {
         let owner = &mut self.owners[id.0];
         let was_in_flight = owner.in_flight();
         if was_in_flight {
-            self.in_flight.retain(|index| *index != id.0);
+            self.in_flight.remove(id.0);
         }
         owner.phase = Phase::Ended;
         self.forget_needs(id);
@@ -117,7 +117,7 @@ impl LedgerState {
             Declared::Job { .. } if !matches!(owner.phase, Phase::Ended | Phase::HandedOver) => return,
             Declared::Job { .. } => {}
             Declared::Standing { retained, .. } => {
-                self.in_flight.retain(|index| *index != id.0);
+                self.in_flight.remove(id.0);
                 if retained {
                     self.owners[id.0].leaves.clear();
                     self.account_retained();
@@ -170,7 +170,7 @@ impl LedgerState {
             component.retained = 0;
         }
         let mut after = 0u64;
-        for &index in &self.in_flight {
+        for &index in self.in_flight.iter() {
             if is_retained(&self.owners[index]) {
                 for (component, leaves) in self.owners[index].leaves.iter() {
                     let component = self.accounts.component_mut(component);

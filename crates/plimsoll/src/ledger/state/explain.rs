@@ -90,9 +90,13 @@ impl LedgerState {
     }
 
     pub(super) fn shortage_of(&self, id: OwnerId, more: &Amounts) -> Shortage {
-        let who = self.owners[id.0].name.clone();
+        Shortage { who: self.owners[id.0].name.clone(), reason: self.reason_of(more) }
+    }
+
+    /// What is in the way of so much more being held.
+    pub(super) fn reason_of(&self, more: &Amounts) -> Reason {
         let short = more.iter().find(|&(component, amount)| amount > self.accounts.component(component).free());
-        let reason = match short {
+        match short {
             Some((component, needed)) => Reason::Short {
                 place: self.place(component),
                 needed,
@@ -102,8 +106,7 @@ impl LedgerState {
             },
             None if self.fits(more) => Reason::Unsafe,
             None => Reason::Queued,
-        };
-        Shortage { who, reason }
+        }
     }
 
     fn holders(&self, component: ComponentId) -> Vec<Holder> {
@@ -170,7 +173,7 @@ impl LedgerState {
                 stage,
                 needs: owner.missing(waiting.want).to_vec(),
                 since: waiting.since,
-                passed: waiting.passed,
+                passed: self.times_passed(id),
                 in_flight: owner.in_flight(),
             });
         }

@@ -297,7 +297,7 @@ impl LedgerState {
             return;
         }
         self.owners[id.0].phase = Phase::Fresh;
-        self.in_flight.retain(|index| *index != id.0);
+        self.in_flight.remove(id.0);
         self.leave_needs(id);
         self.forget_lost_plans(id);
         if let Some(parent) = self.owners[id.0].family.parent {

@@ -71,6 +71,13 @@ impl Waiting {
     }
 }
 
+impl Waiting {
+    /// It is on no queue any more.
+    pub(super) fn forget_listing(&mut self) {
+        (self.more, self.listing) = (None, Listing::default());
+    }
+}
+
 /// What kind of owner it is, and what it declared.
 #[derive(Clone, Debug)]
 pub(super) enum Declared {

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use super::accounts::{AccountId, Accounts};
 use super::amounts::Amounts;
-use super::owner::OwnerId;
+use super::owner::{Declared, OwnerId};
 use super::{LedgerState, Outcome};
 
 /// The order of requests of owners in flight: by priority, then least remaining claim, then age.
@@ -38,6 +38,8 @@ pub(super) struct Queues {
     spent: Spent,
     /// How many admissions wait that are not plain.
     not_plain: usize,
+    /// How many admissions wait that could not stand in the line.
+    not_simple: usize,
     /// Those that wait and are charged to a child, or to an urgent reserve.
     of_children: BTreeSet<usize>,
 }
@@ -61,6 +63,7 @@ pub(super) struct Listing {
     wants: Option<Amounts>,
     spent: Option<SpentAs>,
     not_plain: bool,
+    not_simple: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,24 @@ enum SpentAs {
 }
 
 impl Queues {
+    pub(super) fn is_empty(&self) -> bool {
+        self.growth.is_empty() && self.admission.is_empty()
+    }
+
+    /// Whether all that wait are free-standing reservations of one priority, of the root, with nothing declared.
+    pub(super) fn may_be_a_line(&self) -> bool {
+        let priority = |key: Option<&AdmissionKey>| key.map(|key| key.0);
+        self.growth.is_empty()
+            && self.not_simple == 0
+            && priority(self.admission.first()) == priority(self.admission.last())
+    }
+
+    /// Forgets all that wait: they are in the line.
+    pub(super) fn clear(&mut self) {
+        debug_assert!(self.may_be_a_line() && self.of_children.is_empty() && self.not_plain == 0);
+        *self = Queues::default();
+    }
+
     pub(super) fn admissions(&self) -> Vec<OwnerId> {
         self.admission.iter().map(|key| OwnerId(key.2)).collect()
     }
@@ -155,6 +176,14 @@ impl LedgerState {
             && !self.accounts.is_urgent(owner.account)
     }
 
+    /// Whether it is a free-standing reservation of the root with nothing declared but its bytes.
+    fn is_simple_request(&self, id: OwnerId) -> bool {
+        let owner = &self.owners[id.0];
+        owner.account == AccountId::ROOT
+            && owner.residency.is_none()
+            && matches!(owner.declared, Declared::Standing { max: None, retained: false, .. })
+    }
+
     /// Lists a request that has just been put on its queue. Call [`unlist`](LedgerState::unlist) before it leaves.
     pub(super) fn list(&mut self, id: OwnerId) {
         let mut listing = Listing { not_plain: !self.is_plain(id), ..Listing::default() };
@@ -164,6 +193,8 @@ impl LedgerState {
         if !self.is_growth(id) {
             self.queues.not_plain += usize::from(listing.not_plain);
             let wants = self.more_of(id);
+            listing.not_simple = !self.is_simple_request(id) || wants.iter().count() != 1;
+            self.queues.not_simple += usize::from(listing.not_simple);
             self.queues.least.add(&wants);
             listing.wants = Some(wants);
         }
@@ -178,6 +209,7 @@ impl LedgerState {
         if let Some(wants) = listing.wants {
             self.queues.least.remove(&wants);
             self.queues.not_plain -= usize::from(listing.not_plain);
+            self.queues.not_simple -= usize::from(listing.not_simple);
         }
         match listing.spent {
             Some(SpentAs::Growth) => self.queues.spent.growths -= 1,

@@ -1,27 +1,47 @@
-//! The short way for what is asked of a ledger most often: a free-standing reservation of a few bytes, taken and dropped
-//! while nobody waits.
+//! The short way for what is asked of a ledger most often: free-standing reservations of the root of a few bytes, taken,
+//! waited for and dropped while nothing else waits.
 //!
-//! It decides as `open` and `drop_piece` do, and leaves the same state behind; it only leaves out what has no effect
-//! then:
+//! It decides as `open` and `drop_piece` do, and leaves the same state behind; it only leaves out what has no
+//! effect then:
 //!
-//! - *The queues.* Nobody waits, so the request is the only one that could be served; and what is returned serves nobody.
-//!   Limits on their way down are looked at the long way.
-//! - *The owner's place in the book.* It claims what it holds and leaves nothing behind, so it counts for nothing there.
+//! - *The queues.* Whoever waits is in the line ([`line`](super::line)), which knows of each request what it wants, and of
+//!   nobody that he may be served in more ways than one.
+//! - *The safety check.* Such a reservation claims what it holds and leaves nothing behind: it can end as it is. While
+//!   nobody in flight needs more than it holds, what fits beside what is set aside is safe.
 //! - *Making an owner.* One that was dropped is kept, with everything in place but the amounts.
 //!
-//! Whatever is not as simple as that goes the long way: children, pinned memory, maxima, retained or named reservations,
-//! residencies, observers, lost devices.
+//! Whatever is not as simple as that goes the long way: children, pinned memory, maxima, retained reservations, residencies,
+//! observers, lost devices, limits on their way down. Before anything else is put on a queue the line is dissolved into the
+//! queues ([`dissolve_line`](LedgerState::dissolve_line)), and formed again when nothing else waits any more.
 
 use std::sync::Arc;
 
-use super::LedgerState;
+use smallvec::SmallVec;
+
 use super::accounts::AccountId;
 use super::amounts::{Amounts, ComponentId};
-use super::owner::{Declared, Owner, OwnerId, Phase};
+use super::line::{Place, Stand};
+use super::owner::{Declared, Owner, OwnerId, Phase, Waiting, Want};
+use super::{LedgerState, Outcome};
+use crate::ledger::error::{Reason, Shortage};
 use crate::{Bytes, Class, Resource};
 
 /// How many owners are kept for each class.
 const SPARE: usize = 64;
+
+/// The owners that were served, in order.
+pub type Served = SmallVec<[OwnerId; 8]>;
+
+/// The answer to a request that went the short way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtOnce {
+    /// It is granted.
+    Granted(OwnerId),
+    /// It waits.
+    Waits(OwnerId),
+    /// It would wait. Nothing has changed.
+    WouldWait,
+}
 
 /// What the short way knows of the classes that came along it, and the owners that it keeps.
 #[derive(Debug, Default)]
@@ -42,9 +62,10 @@ struct Known {
 }
 
 impl Clone for Quick {
-    /// Begins anew: nothing here is part of the state.
+    /// Without the owners that are kept, which are no part of the state.
     fn clone(&self) -> Quick {
-        Quick::default()
+        let clone = |known: &Known| Known { name: known.name.clone(), spare: Vec::new(), ..*known };
+        Quick { classes: self.classes.iter().map(clone).collect() }
     }
 }
 
@@ -60,10 +81,17 @@ fn is_identical(one: Class, other: Class) -> bool {
 }
 
 impl LedgerState {
-    /// Takes a reservation of the root with an ordinary name and nothing declared but its bytes, if it is granted at once
-    /// and simple enough. With `None` nothing has changed: [`open`](LedgerState::open) decides.
-    pub fn open_at_once(&mut self, class: Class, bytes: Bytes, priority: i32) -> Option<OwnerId> {
-        if self.closed || bytes.is_zero() || !self.nobody_waits_or_watches() {
+    /// Asks for a reservation of the root with nothing declared but its bytes. `None`, and nothing has changed, where that
+    /// is no matter of the short way: [`open`](LedgerState::open) decides.
+    pub fn ask_at_once(
+        &mut self,
+        now: u64,
+        class: Class,
+        bytes: Bytes,
+        priority: i32,
+        may_wait: bool,
+    ) -> Option<AtOnce> {
+        if self.closed || bytes.is_zero() || !self.is_simple() {
             return None;
         }
         let at = match self.quick.find(class) {
@@ -71,54 +99,50 @@ impl LedgerState {
             None => self.learn(class)?,
         };
         let component = self.quick.classes[at].component;
-        let it = self.accounts.component_mut(component);
-        let fits = it.held.checked_add(bytes.0).is_some_and(|held| held <= it.limit.min(it.target));
-        if !fits || bytes.0 > it.attainable() {
+        if bytes.0 > self.accounts.component(component).attainable() {
             return None;
         }
-        it.held += bytes.0;
-        // Whoever will hold it needs nothing more: in the order it ends first, and the book need not know it.
-        if !self.is_safe_by_the_book() {
-            self.accounts.component_mut(component).held -= bytes.0;
+        self.update_book();
+        let room = self.room_at_once(component);
+        let Some(first) = self.line.first() else {
+            if bytes.0 <= room && (self.is_calm() || self.is_safe_with_more(component, bytes.0)) {
+                return Some(AtOnce::Granted(self.open_at_once(at, bytes.0, priority)));
+            }
+            return self.wait_at_once(now, at, bytes.0, priority, may_wait);
+        };
+        if self.owners[first].priority != priority {
             return None;
         }
-        let it = self.accounts.component_mut(component);
-        it.peak = it.peak.max(it.held);
-        let totals = match self.quick.classes[at].totals {
-            Some(totals) => totals,
-            None => self.learn_totals(at),
-        };
-        let totals = &mut self.classes[totals].1;
-        totals.add(bytes.0);
-        totals.count += 1;
-        let known = &mut self.quick.classes[at];
-        let mut owner = match known.spare.pop() {
-            Some(owner) => owner,
-            None => known.owner(),
-        };
-        owner.holdings[0].1 = bytes.0;
-        owner.held.set_only(bytes.0);
-        owner.claim.set_only(bytes.0);
-        self.born += 1;
-        (owner.born, owner.priority) = (self.born, priority);
-        // The age that it would have waited with.
-        self.next_age += 1;
-        let id = self.owners.insert_unmarked(owner);
-        self.in_flight.push(id);
-        debug_assert!(self.is_safe_with(None), "and so is the check from the start");
-        Some(OwnerId(id))
+        if bytes.0 <= room && !self.line.holds_back(self.next_age, self.bypass) {
+            self.line.mark_end(self.next_age);
+            return Some(AtOnce::Granted(self.open_at_once(at, bytes.0, priority)));
+        }
+        self.wait_at_once(now, at, bytes.0, priority, may_wait)
     }
 
-    /// Drops the only piece of a reservation that could have been opened at once. With `false` nothing has changed.
-    pub fn drop_at_once(&mut self, id: OwnerId, class: Class, bytes: Bytes) -> bool {
-        if bytes.is_zero() || !self.nobody_waits_or_watches() {
+    /// Why a request that [would wait](AtOnce::WouldWait) would do so.
+    pub fn shortage_at_once(&self, class: Class, bytes: Bytes) -> Option<Shortage> {
+        let known = &self.quick.classes[self.quick.find(class)?];
+        let mut more = Amounts::default();
+        more.add(known.component, bytes.0);
+        let mut reason = self.reason_of(&more);
+        if reason == Reason::Unsafe && self.line.holds_back(self.next_age, self.bypass) {
+            reason = Reason::Order;
+        }
+        Some(Shortage { who: known.name.clone(), reason })
+    }
+
+    /// Drops the only piece of a reservation that could have been opened so. `false`, and nothing has changed, where that is
+    /// no matter of the short way: [`drop_piece`](LedgerState::drop_piece) decides.
+    pub fn drop_at_once(&mut self, id: OwnerId, class: Class, bytes: Bytes, served: &mut Served) -> bool {
+        if bytes.is_zero() || !self.is_simple() {
             return false;
         }
         let Some(at) = self.quick.find(class) else { return false };
         let (known, owner) = (&mut self.quick.classes[at], &self.owners[id.0]);
         let is_simple = owner.pieces == 1
             && owner.phase == Phase::InFlight
-            && Arc::ptr_eq(&owner.name, &known.name)
+            && owner.account == AccountId::ROOT
             && owner.holdings.len() == 1
             && owner.holdings[0].1 == bytes.0
             && matches!(owner.holdings[0].0, Resource::Class(held) if is_identical(held, class))
@@ -133,25 +157,201 @@ impl LedgerState {
         let totals = &mut self.classes[totals].1;
         totals.sub(bytes.0);
         totals.count -= 1;
-        let at = self.in_flight.iter().rposition(|index| *index == id.0).expect("it is in flight");
-        self.in_flight.swap_remove(at);
+        self.in_flight.remove(id.0);
         let owner = self.owners.remove_unmarked(id.0);
-        if known.spare.len() < SPARE {
-            known.spare.push(owner);
-        }
+        known.keep(owner);
         self.forget_unsafe();
+        self.serve_line(served);
         true
     }
 
-    fn nobody_waits_or_watches(&self) -> bool {
+    /// Serves the line where that is all that an event can have brought about. `false`, and nothing has changed, where the
+    /// long way has to be gone.
+    pub(super) fn settle_line(&mut self, out: &mut Vec<Outcome>) -> bool {
+        if self.line.is_empty() || !self.is_simple() || !self.is_calm() {
+            return false;
+        }
+        let mut served = Served::new();
+        self.forget_unsafe();
+        self.serve_line(&mut served);
+        let granted = |id: OwnerId| Outcome::Granted(id, self.owners[id.0].holdings.clone());
+        out.extend(served.into_iter().map(granted));
+        true
+    }
+
+    /// Puts all that wait in the line on the queues, as if there had never been a line. Before anybody looks at the queues.
+    pub(super) fn dissolve_line(&mut self) {
+        if self.line.is_empty() {
+            return;
+        }
+        for (index, passed) in self.line.dissolve() {
+            self.owners.unmarked(index).waiting.as_mut().expect("it waits").passed = passed;
+            self.take_place(OwnerId(index));
+        }
+    }
+
+    /// Whether anybody waits in the line.
+    pub fn is_anybody_in_the_line(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    /// How often a waiting request was passed.
+    pub(super) fn times_passed(&self, id: OwnerId) -> u32 {
+        let waiting = self.owners[id.0].waiting.as_ref().expect("it waits");
+        if self.line.is_empty() { waiting.passed } else { self.line.passed(waiting.age) }
+    }
+
+    /// Whether nothing is asked or under way that the short way does not know, and all that wait are in the line.
+    fn is_simple(&mut self) -> bool {
         let lowered = || self.accounts.components.iter().any(|component| component.limit > component.target);
-        let nobody_waits = self.queues.growth.is_empty() && self.queues.admission.is_empty();
-        (nobody_waits || mutant!("short-way-past-those-who-wait"))
-            && !self.is_recording()
+        !self.is_recording()
             && !self.recheck
             && !self.has_residencies()
             && !self.accounts.any_lost()
             && !lowered()
+            && if self.line.is_empty() {
+                self.queues.is_empty() || mutant!("short-way-past-those-who-wait") || self.form_line()
+            } else {
+                self.is_calm()
+            }
+    }
+
+    /// Whether nobody in flight needs more than it holds.
+    fn is_calm(&mut self) -> bool {
+        self.update_book();
+        self.book.is_calm()
+    }
+
+    /// What fits and, while nobody in flight needs more than it holds, is safe.
+    fn room_at_once(&self, component: ComponentId) -> u64 {
+        let it = self.accounts.component(component);
+        it.limit.min(it.target).saturating_sub(it.held).saturating_sub(self.book.aside(component))
+    }
+
+    fn is_safe_with_more(&mut self, component: ComponentId, bytes: u64) -> bool {
+        self.accounts.component_mut(component).held += bytes;
+        // Whoever will hold it needs nothing more: in the order it ends first, and the book need not know it.
+        let safe = self.is_safe_by_the_book();
+        self.accounts.component_mut(component).held -= bytes;
+        safe
+    }
+
+    /// Opens a reservation that was found possible.
+    fn open_at_once(&mut self, at: usize, bytes: u64, priority: i32) -> OwnerId {
+        let known = &mut self.quick.classes[at];
+        let mut owner = known.owner();
+        owner.give(known.class, known.component, bytes);
+        self.born += 1;
+        (owner.born, owner.priority) = (self.born, priority);
+        // The age that it would have waited with.
+        self.next_age += 1;
+        let id = self.owners.insert_unmarked(owner);
+        self.enter_at_once(id, at, bytes);
+        OwnerId(id)
+    }
+
+    /// Puts a request in the line, where there can be one.
+    fn wait_at_once(&mut self, now: u64, at: usize, bytes: u64, priority: i32, may_wait: bool) -> Option<AtOnce> {
+        if self.line.is_empty() && !self.is_calm() {
+            return None;
+        }
+        if !may_wait {
+            return Some(AtOnce::WouldWait);
+        }
+        let known = &mut self.quick.classes[at];
+        let mut owner = known.owner();
+        let (class, component) = (known.class, known.component);
+        (owner.phase, owner.pieces) = (Phase::Fresh, 0);
+        owner.holdings.clear();
+        owner.held.clear();
+        owner.claim.set_only(component, bytes);
+        self.born += 1;
+        (owner.born, owner.priority) = (self.born, priority);
+        let age = self.next_age;
+        self.next_age += 1;
+        owner.waiting = Some(Waiting::new(Want::More(class, bytes), age, now));
+        let owner = self.owners.insert_unmarked(owner);
+        let known = at as u32;
+        self.line.push(Place { age, bytes, owner, component, known, passed_before: 0, stand: Stand::Waits });
+        Some(AtOnce::Waits(OwnerId(owner)))
+    }
+
+    /// Serves whoever can be served, oldest first. Each that is served only makes it harder for others, so nobody has to be
+    /// looked at twice; but whoever moves up to be the oldest may have been passed less often.
+    fn serve_line(&mut self, served: &mut Served) {
+        if !self.line.may_fit(|component| self.room_at_once(component)) {
+            return;
+        }
+        let mut at = 0;
+        while let Some(place) = self.line.get(at) {
+            if at > 0 && self.line.holds_back(place.age, self.bypass) {
+                return;
+            }
+            if place.stand != Stand::Waits || place.bytes > self.room_at_once(place.component) {
+                at += 1;
+                continue;
+            }
+            let owner = self.owners.unmarked(place.owner);
+            let Some(Waiting { want: Want::More(class, _), .. }) = owner.waiting else {
+                unreachable!("only free-standing reservations are in the line")
+            };
+            owner.waiting = None;
+            (owner.phase, owner.pieces) = (Phase::InFlight, 1);
+            owner.give(class, place.component, place.bytes);
+            self.enter_at_once(place.owner, place.known as usize, place.bytes);
+            served.push(OwnerId(place.owner));
+            self.line.serve(at);
+            if !self.line.may_fit(|component| self.room_at_once(component)) {
+                return;
+            }
+            at += usize::from(at > 0);
+        }
+        self.line.learn_least();
+    }
+
+    /// Counts a reservation in that holds what it asked for.
+    fn enter_at_once(&mut self, index: usize, at: usize, bytes: u64) {
+        let it = self.accounts.component_mut(self.quick.classes[at].component);
+        it.held += bytes;
+        it.peak = it.peak.max(it.held);
+        let totals = match self.quick.classes[at].totals {
+            Some(totals) => totals,
+            None => self.learn_totals(at),
+        };
+        let totals = &mut self.classes[totals].1;
+        totals.add(bytes);
+        totals.count += 1;
+        self.in_flight.push(index);
+        debug_assert!(self.is_safe_with(None), "and so is the check from the start");
+    }
+
+    /// Forms the line of all that wait, if nothing else does. `false`, and nothing has changed, if that cannot be.
+    fn form_line(&mut self) -> bool {
+        if !self.queues.may_be_a_line() || !self.is_calm() {
+            return false;
+        }
+        let mut places: Vec<Place> = Vec::with_capacity(self.queues.admission.len());
+        for id in self.queues.admissions() {
+            let owner = &self.owners[id.0];
+            let waiting = owner.waiting.as_ref().expect("it waits");
+            let Want::More(class, bytes) = waiting.want else { return false };
+            let (age, passed_before) = (waiting.age, waiting.passed);
+            let known = self.quick.find(class).or_else(|| self.learn(class));
+            let Some(known) = known else { return false };
+            // An older one was passed by whoever passed a younger one.
+            if places.last().is_some_and(|older| older.passed_before < passed_before) {
+                return false;
+            }
+            let component = self.quick.classes[known].component;
+            let (owner, known, stand) = (id.0, known as u32, Stand::Waits);
+            places.push(Place { age, bytes, owner, component, known, passed_before, stand });
+        }
+        self.queues.clear();
+        for place in places {
+            self.owners.unmarked(place.owner).waiting.as_mut().expect("it waits").forget_listing();
+            self.line.push(place);
+        }
+        true
     }
 
     /// Gets to know a class, unless it is charged to more than one component.
@@ -174,15 +374,43 @@ impl LedgerState {
 }
 
 impl Known {
-    /// An owner that lacks nothing but its amounts.
-    fn owner(&self) -> Box<Owner> {
-        let declared = Declared::Standing { class: self.class, max: None, base: Amounts::default(), retained: false };
-        let mut owner = Owner::new(self.name.clone(), AccountId::ROOT, 0, declared);
-        owner.phase = Phase::InFlight;
-        owner.pieces = 1;
-        owner.holdings.push((self.class.into(), 1));
-        owner.held.add(self.component, 1);
-        owner.claim.add(self.component, 1);
-        Box::new(owner)
+    /// An owner in flight that lacks nothing but its amounts.
+    fn owner(&mut self) -> Box<Owner> {
+        self.spare.pop().unwrap_or_else(|| {
+            let declared =
+                Declared::Standing { class: self.class, max: None, base: Amounts::default(), retained: false };
+            let mut owner = Owner::new(self.name.clone(), AccountId::ROOT, 0, declared);
+            (owner.phase, owner.pieces) = (Phase::InFlight, 1);
+            Box::new(owner)
+        })
+    }
+
+    /// Keeps an owner to be used again.
+    fn keep(&mut self, mut owner: Box<Owner>) {
+        if self.spare.len() == SPARE {
+            return;
+        }
+        if !Arc::ptr_eq(&owner.name, &self.name) {
+            owner.name = self.name.clone();
+            if let Declared::Standing { class, .. } = &mut owner.declared {
+                *class = self.class;
+            }
+        }
+        self.spare.push(owner);
+    }
+}
+
+impl Owner {
+    /// Puts these bytes in the owner's hands, and claims no more.
+    fn give(&mut self, class: Class, component: ComponentId, bytes: u64) {
+        match &mut self.holdings[..] {
+            [only] => *only = (class.into(), bytes),
+            _ => {
+                self.holdings.clear();
+                self.holdings.push((class.into(), bytes));
+            }
+        }
+        self.held.set_only(component, bytes);
+        self.claim.set_only(component, bytes);
     }
 }

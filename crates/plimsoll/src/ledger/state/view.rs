@@ -126,7 +126,7 @@ impl LedgerState {
                 Want::More(..) => None,
             },
             rank: self.waiting_ages().filter(|age| *age < waiting.age).count(),
-            passed: waiting.passed,
+            passed: self.times_passed(id),
         });
         let mut holdings = owner.holdings.to_vec();
         holdings.sort();
