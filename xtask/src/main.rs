@@ -3,6 +3,7 @@
 mod ci;
 mod deny;
 mod fuzz;
+mod gpu;
 mod lint;
 mod loom;
 mod miri;
@@ -45,6 +46,8 @@ enum Task {
     Soak(soak::Args),
     /// The fuzz target: traces that a fuzzer finds, against the oracle.
     Fuzz(fuzz::Args),
+    /// Builds the program and the script that check and measure on a CUDA device (with nvcc, or five Python wheels).
+    Gpu,
     /// Builds each mutant and checks that the suite catches it.
     Mutants(mutants::Args),
     /// miri on the code that uses `unsafe` (needs a nightly toolchain with miri).
@@ -83,6 +86,7 @@ fn run() -> Result<()> {
         Task::Shuttle(args) => shuttle::run(&args),
         Task::Soak(args) => soak::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
+        Task::Gpu => gpu::run(),
         Task::Mutants(args) => mutants::run(&args),
         Task::Miri => miri::run(),
         Task::Deny => deny::run(),

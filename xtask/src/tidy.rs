@@ -10,13 +10,18 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 /// Files that may use `unsafe`, each with the reason.
-const UNSAFE_ALLOWED: [(&str, &str); 7] = [
+const UNSAFE_ALLOWED: [(&str, &str); 12] = [
     ("benches/src/bin/msm_ntt.rs", "the peer of a benchmark is blst's C interface"),
     ("crates/plimsoll/src/pool/job.rs", "borrowed closures on a persistent pool"),
     ("crates/plimsoll-groth16/src/backend/cpu/", "calls into blst"),
     ("crates/plimsoll-capi/", "texts and results in the memory of a C caller"),
     ("crates/plimsoll-profile/src/sample/glibc.rs", "asking glibc's allocator, a C interface"),
     ("crates/plimsoll-profile/src/sample/jemalloc.rs", "the command to purge, for which no safe call exists"),
+    ("crates/plimsoll-cuda/src/ffi.rs", "the kernels' C interface"),
+    ("crates/plimsoll-cuda/src/raw.rs", "calls of CUDA"),
+    ("crates/plimsoll-cuda/src/kernels.rs", "calls of kernels"),
+    ("crates/plimsoll-cuda/src/msm.rs", "calls of kernels"),
+    ("crates/plimsoll-cuda/src/backend.rs", "a caller's slices on a lane's thread, while the caller waits"),
     ("crates/plimsoll-groth16/tests/memory.rs", "an allocator that counts and looks"),
 ];
 

@@ -89,6 +89,35 @@ pub enum BackendError {
         /// The size of the buffer.
         bytes: u64,
     },
+    /// A device has less free memory than was promised: somebody else uses it. It is well otherwise, and the operation can be
+    /// tried again when the other user is done, or with a smaller plan.
+    #[error(
+        "{operation} got no {wanted} bytes from the device, which has {free} free; end what else uses it, or lower its budget"
+    )]
+    DeviceOutOfMemory {
+        /// What was to be done.
+        operation: &'static str,
+        /// The size that was asked for.
+        wanted: u64,
+        /// What was free, as far as the device could tell.
+        free: u64,
+    },
+    /// A device was given up: broken or gone. Other devices may serve.
+    #[error("{operation} has no device any more: {message}")]
+    DeviceLost {
+        /// What was to be done.
+        operation: &'static str,
+        /// What the device said.
+        message: String,
+    },
+    /// A device refused, and is well otherwise.
+    #[error("{operation} was refused by the device: {message}")]
+    Device {
+        /// What was to be done.
+        operation: &'static str,
+        /// What the device said.
+        message: String,
+    },
     /// More elements than the backend can index.
     #[error("{operation} of {len} elements; this backend takes at most {max}, split the input")]
     TooLarge {

@@ -100,9 +100,9 @@ impl<'lease, D: Driver> LaneCx<'lease, D> {
         if class.space() != Space::device(self.device()) {
             return Err((DeviceError::OtherSpace { class, device: self.device() }, reservation));
         }
-        let memory = match self.call(|lane| lane.allocate(Paid::new(bytes))) {
+        let memory = match self.call(|lane| lane.allocate(Paid::new(class, bytes))) {
             Err(DeviceError::Driver { source: DriverError::OutOfMemory { .. }, .. }) if self.reap() != Ok(false) => {
-                self.call(|lane| lane.allocate(Paid::new(bytes)))
+                self.call(|lane| lane.allocate(Paid::new(class, bytes)))
             }
             other => other,
         };

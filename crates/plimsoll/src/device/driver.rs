@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::Bytes;
+use crate::{Bytes, Class};
 
 /// One device, as its lanes open it: a CUDA context, an ICICLE device, a [simulated card](super::simulate).
 ///
@@ -74,12 +74,18 @@ pub trait DriverLane: 'static {
 /// past the ledger.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Paid {
+    class: Class,
     bytes: Bytes,
 }
 
 impl Paid {
-    pub(super) fn new(bytes: Bytes) -> Paid {
-        Paid { bytes }
+    pub(super) fn new(class: Class, bytes: Bytes) -> Paid {
+        Paid { class, bytes }
+    }
+
+    /// What it is for: a driver may keep apart what stays long and what is soon gone.
+    pub fn class(&self) -> Class {
+        self.class
     }
 
     /// How many.

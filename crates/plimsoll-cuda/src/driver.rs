@@ -1,0 +1,350 @@
+//! The driver: a device, its arena, and the lanes that work on it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plimsoll::device::{Driver, DriverError, DriverLane, Paid};
+
+use crate::arena::{Arena, End, NoRoom};
+use crate::error::{CudaError, Meaning, OpenError, version_text};
+use crate::ffi::NttTables;
+use crate::plan::ntt::Tables;
+use crate::plan::{Shape, aligned};
+use crate::raw::{self, Allocation, Event, Properties, Stream};
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "the lock is held for a look at a map; nothing of the scheduler waits for it"
+)]
+type Lock<T> = std::sync::Mutex<T>;
+
+/// How many devices there are.
+///
+/// # Errors
+///
+/// [`OpenError::NoDevice`] without a driver or a device.
+pub fn device_count() -> Result<u16, OpenError> {
+    match raw::device_count() {
+        Ok(0) => Err(OpenError::NoDevice { detail: "the driver counts none".to_owned() }),
+        Ok(count) => Ok(count),
+        Err(error) => Err(opening(error, None)),
+    }
+}
+
+/// What a device is. Makes it the calling thread's.
+///
+/// # Errors
+///
+/// If there is none with that number.
+pub fn properties(device: u16) -> Result<Properties, OpenError> {
+    let count = device_count()?;
+    if device >= count {
+        return Err(OpenError::NoSuchDevice { device, count });
+    }
+    raw::properties(device).map_err(|error| opening(error, None))
+}
+
+fn opening(error: CudaError, device: Option<&Properties>) -> OpenError {
+    match (error.meaning(), device) {
+        (Meaning::NoDevice, _) => OpenError::NoDevice { detail: error.to_string() },
+        (Meaning::OldDriver, _) => {
+            let (driver, runtime) = device.map_or((0, 0), |device| (device.driver_version, device.runtime_version));
+            OpenError::OldDriver { driver: version_text(driver), runtime: version_text(runtime) }
+        }
+        (Meaning::WrongArchitecture, Some(device)) => {
+            OpenError::WrongArchitecture { name: device.name.clone(), major: device.major, minor: device.minor }
+        }
+        _ => OpenError::Cuda(error),
+    }
+}
+
+/// A CUDA device with all the memory that it will be used with. Clones are the same device.
+///
+/// Opening it takes the arena and fills the transforms' tables at its top; after that the driver's free memory does not
+/// move. [`CudaDriver::usable_bytes`] is what the ledger's budget names.
+#[derive(Clone, Debug)]
+pub struct CudaDriver {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    device: u16,
+    properties: Properties,
+    arena: Lock<Arena>,
+    tables: Range<u64>,
+    memory: Allocation,
+}
+
+impl Shared {
+    pub(crate) fn base(&self) -> u64 {
+        self.memory.address()
+    }
+
+    fn lock(&self) -> impl std::ops::DerefMut<Target = Arena> + '_ {
+        // Nothing panics while it is held except a double release, after which nobody should go on.
+        self.arena.lock().unwrap_or_else(|_| panic!("the arena of device {} is in disorder", self.device))
+    }
+
+    pub(crate) fn tables(&self) -> NttTables {
+        let plan = Tables::plan();
+        let at = |offset: u64| (self.base() + self.tables.start + offset) as *mut _;
+        NttTables {
+            forward_inner: at(plan.forward_inner),
+            forward_partial: at(plan.forward_partial),
+            inverse_inner: at(plan.inverse_inner),
+            inverse_stage: at(plan.inverse_stage),
+            inverse_partial: at(plan.inverse_partial),
+        }
+    }
+}
+
+impl CudaDriver {
+    /// Opens a device with an arena of so many bytes, the tables of [`Tables`] included.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`].
+    pub fn open(device: u16, arena_bytes: u64) -> Result<Self, OpenError> {
+        let properties = properties(device)?;
+        raw::has_kernels().map_err(|error| opening(error, Some(&properties)))?;
+        let memory = Allocation::new(device, arena_bytes).map_err(|error| match error.meaning() {
+            Meaning::OutOfMemory => OpenError::OutOfMemory {
+                wanted: plimsoll::Bytes(arena_bytes),
+                free: plimsoll::Bytes(properties.free_bytes),
+            },
+            _ => opening(error, Some(&properties)),
+        })?;
+        let mut arena = Arena::new(arena_bytes);
+        let bytes = Tables::plan().bytes;
+        let too_small =
+            |_: NoRoom| OpenError::OutOfMemory { wanted: plimsoll::Bytes(bytes), free: plimsoll::Bytes(arena_bytes) };
+        let tables = arena.allocate(bytes, End::Top).map_err(too_small)?;
+        let shared = Shared { device, properties, arena: Lock::new(arena), tables: tables..tables + bytes, memory };
+        let stream = Stream::new()?;
+        let raw_tables = shared.tables();
+        crate::kernels::fill_tables(&raw_tables, &stream)?;
+        stream.synchronise()?;
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The device's number, as CUDA counts.
+    pub fn device(&self) -> u16 {
+        self.shared.device
+    }
+
+    /// What it is.
+    pub fn properties(&self) -> &Properties {
+        &self.shared.properties
+    }
+
+    /// What plans need to know of it.
+    pub fn shape(&self) -> Shape {
+        Shape { multiprocessors: self.shared.properties.multiprocessors }
+    }
+
+    /// The bytes that a ledger may give out: the arena without the tables.
+    pub fn usable_bytes(&self) -> u64 {
+        let arena = self.shared.lock();
+        arena.capacity() - aligned(self.shared.tables.end - self.shared.tables.start)
+    }
+
+    /// The arena's bytes that are in use, without the tables.
+    pub fn used_bytes(&self) -> u64 {
+        let free = self.shared.lock().free_bytes();
+        self.usable_bytes() - free
+    }
+
+    /// The device's free and total bytes as the driver says.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost.
+    pub fn driver_memory(&self) -> Result<(u64, u64), CudaError> {
+        raw::select(self.shared.device)?;
+        raw::memory()
+    }
+}
+
+impl Driver for CudaDriver {
+    type Lane = CudaLane;
+    type Memory = Piece;
+
+    fn open(&self, lane: usize) -> Result<CudaLane, DriverError> {
+        CudaLane::new(self.shared.clone(), lane).map_err(|error| error.for_driver(0, 0))
+    }
+}
+
+/// A piece of a device's arena.
+#[derive(Debug)]
+pub struct Piece {
+    shared: Arc<Shared>,
+    at: u64,
+    bytes: u64,
+}
+
+impl Piece {
+    /// How many bytes it has.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The address of `offset`, from where `bytes` are this piece's.
+    pub(crate) fn address(&self, offset: u64, bytes: u64) -> Result<u64, DriverError> {
+        if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+            let message = format!("{bytes} bytes at {offset} lie beyond a piece of {}", self.bytes);
+            return Err(DriverError::Failed { message });
+        }
+        Ok(self.shared.base() + self.at + offset)
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.shared.lock().release(self.at, self.bytes);
+    }
+}
+
+/// One lane's way to a device: streams of its own.
+///
+/// Stream 0 carries everything unless something else is said; stream 1 carries a second multiplication beside a first, and
+/// the third carries copies that overlap with both.
+#[derive(Debug)]
+pub struct CudaLane {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) streams: [Stream; 2],
+    pub(crate) copies: Stream,
+    /// For chunks that pass through: the copy into a buffer is done; what reads the buffer is done.
+    pub(crate) arrived: [Event; 2],
+    pub(crate) consumed: [Event; 2],
+    /// Where a moment on one stream is waited for on another.
+    pub(crate) handover: Event,
+    /// Memory for a search for touched bytes comes from the tables' alignment; see `touched`.
+    pub(crate) number: usize,
+}
+
+impl CudaLane {
+    fn new(shared: Arc<Shared>, number: usize) -> Result<Self, CudaError> {
+        raw::select(shared.device)?;
+        Ok(Self {
+            shared,
+            streams: [Stream::new()?, Stream::new()?],
+            copies: Stream::new()?,
+            arrived: [Event::new(false)?, Event::new(false)?],
+            consumed: [Event::new(false)?, Event::new(false)?],
+            handover: Event::new(false)?,
+            number,
+        })
+    }
+
+    /// Which of the device's lanes this is.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    pub(crate) fn failed(&self, error: CudaError) -> DriverError {
+        error.for_driver(0, 0)
+    }
+
+    /// How long the work that `f` begins takes on the device, in milliseconds, for measurements.
+    ///
+    /// # Errors
+    ///
+    /// As `f`, or as the device says.
+    pub fn timed<R>(&mut self, f: impl FnOnce(&mut Self) -> Result<R, DriverError>) -> Result<(R, f64), DriverError> {
+        let events = [Event::new(true), Event::new(true)];
+        let [Ok(from), Ok(to)] = events else {
+            return Err(DriverError::Failed { message: "no event to time with".to_owned() });
+        };
+        self.synchronise()?;
+        from.record(&self.streams[0]).map_err(|e| self.failed(e))?;
+        let result = f(self)?;
+        self.join().map_err(|e| self.failed(e))?;
+        to.record(&self.streams[0]).map_err(|e| self.failed(e))?;
+        to.synchronise().map_err(|e| self.failed(e))?;
+        let milliseconds = from.milliseconds_to(&to).map_err(|e| self.failed(e))?;
+        Ok((result, milliseconds))
+    }
+
+    /// What comes next in stream 0 begins after all that was begun in the others.
+    pub(crate) fn join(&self) -> Result<(), CudaError> {
+        for other in [&self.streams[1], &self.copies] {
+            self.handover.record(other)?;
+            self.streams[0].wait(&self.handover)?;
+        }
+        Ok(())
+    }
+
+    /// What comes next in the other streams begins after all that was begun in stream 0.
+    pub(crate) fn fork(&self) -> Result<(), CudaError> {
+        self.handover.record(&self.streams[0])?;
+        self.streams[1].wait(&self.handover)?;
+        self.copies.wait(&self.handover)
+    }
+
+    /// Fills a piece with a byte, for tests.
+    ///
+    /// # Errors
+    ///
+    /// As the device says.
+    pub fn fill(&mut self, piece: &Piece, byte: u8) -> Result<(), DriverError> {
+        let address = piece.address(0, piece.bytes)?;
+        self.streams[0].fill(address, byte, piece.bytes).map_err(|e| self.failed(e))
+    }
+
+    /// One past the last byte of a piece, a multiple of 4 long, that differs from `byte`; `spare` is 8 bytes elsewhere. For
+    /// tests.
+    ///
+    /// # Errors
+    ///
+    /// As the device says.
+    pub fn touched(&mut self, piece: &Piece, byte: u8, spare: &Piece) -> Result<u64, DriverError> {
+        let (address, spare) = (piece.address(0, piece.bytes)?, spare.address(0, 8)?);
+        self.streams[0].touched(address, piece.bytes, byte, spare).map_err(|e| self.failed(e))
+    }
+
+    /// Breaks the device's context, for the tests of what follows.
+    ///
+    /// # Errors
+    ///
+    /// If it is broken already.
+    pub fn break_context(&mut self) -> Result<(), DriverError> {
+        self.streams[0].break_context().map_err(|e| self.failed(e))
+    }
+}
+
+impl DriverLane for CudaLane {
+    type Memory = Piece;
+
+    fn allocate(&mut self, paid: Paid) -> Result<Piece, DriverError> {
+        let bytes = paid.bytes().0;
+        let end = if paid.class().name() == "device.points" { End::Top } else { End::Bottom };
+        let allocated = self.shared.lock().allocate(bytes, end);
+        match allocated {
+            Ok(at) => Ok(Piece { shared: self.shared.clone(), at, bytes }),
+            Err(NoRoom { wanted, largest, .. }) => Err(DriverError::OutOfMemory {
+                wanted: plimsoll::Bytes(wanted),
+                // In pieces there may be more.
+                free: plimsoll::Bytes(largest),
+            }),
+        }
+    }
+
+    fn copy_in(&mut self, from: &[u8], to: &Piece, at: u64) -> Result<(), DriverError> {
+        let address = to.address(at, from.len() as u64)?;
+        self.streams[0].copy_in(address, from).map_err(|e| self.failed(e))
+    }
+
+    fn copy_out(&mut self, from: &Piece, at: u64, to: &mut [u8]) -> Result<(), DriverError> {
+        let address = from.address(at, to.len() as u64)?;
+        self.streams[0].copy_out(to, address).map_err(|e| self.failed(e))
+    }
+
+    fn synchronise(&mut self) -> Result<(), DriverError> {
+        let mut outcome = Ok(());
+        for stream in self.streams.iter().chain([&self.copies]) {
+            outcome = outcome.and(stream.synchronise());
+        }
+        outcome.map_err(|e| self.failed(e))
+    }
+}

@@ -1,0 +1,370 @@
+//! CUDA's objects as values: streams, events, memory, and calls that check what they are given.
+//!
+//! Why this is sound: device addresses are numbers here, and no host reference is ever made from one. What a kernel does with
+//! a wrong address breaks the context (an error that sticks) and no memory of this process. Host memory is given to CUDA in
+//! two ways only: for the time of a call that ends when CUDA is done with it, or as part of a [`Registered`] range, which
+//! waits for all work on the device before it is freed. Streams and events belong to the thread that made them.
+
+use std::ffi::CStr;
+use std::ptr;
+
+use crate::error::CudaError;
+use crate::ffi;
+
+/// Turns a code into a result.
+pub(crate) fn check(operation: &'static str, code: i32) -> Result<(), CudaError> {
+    if code == 0 {
+        return Ok(());
+    }
+    let text = |pointer: *const std::ffi::c_char| {
+        if pointer.is_null() {
+            return String::new();
+        }
+        // SAFETY: CUDA answers with a pointer to a constant, or null.
+        unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+    };
+    // SAFETY: these take any number.
+    let (name, explanation) = unsafe { (ffi::pc_error_name(code), ffi::pc_error_text(code)) };
+    Err(CudaError { code, name: text(name), text: text(explanation), operation })
+}
+
+/// What CUDA says of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// Its name: `NVIDIA H200`.
+    pub name: String,
+    /// Its compute capability.
+    pub major: i32,
+    /// The minor part.
+    pub minor: i32,
+    /// How many multiprocessors it has.
+    pub multiprocessors: u32,
+    /// The newest CUDA that the driver serves.
+    pub driver_version: i32,
+    /// The CUDA that this was built with.
+    pub runtime_version: i32,
+    /// Its memory.
+    pub total_bytes: u64,
+    /// What was free of it.
+    pub free_bytes: u64,
+}
+
+pub(crate) fn device_count() -> Result<u16, CudaError> {
+    let mut count = 0;
+    // SAFETY: the pointer is to a local.
+    check("counting the devices", unsafe { ffi::pc_device_count(&mut count) })?;
+    Ok(u16::try_from(count).unwrap_or(0))
+}
+
+/// Makes a device the calling thread's, and says what it is.
+pub(crate) fn properties(device: u16) -> Result<Properties, CudaError> {
+    let mut raw = ffi::Properties {
+        name: [0; 256],
+        major: 0,
+        minor: 0,
+        multiprocessors: 0,
+        driver_version: 0,
+        runtime_version: 0,
+        total_bytes: 0,
+        free_bytes: 0,
+    };
+    // SAFETY: the pointer is to a local of the type that the C side declares.
+    check("asking what the device is", unsafe { ffi::pc_properties_of(device.into(), &mut raw) })?;
+    // SAFETY: the C side ends the name with a zero within the array.
+    let name = unsafe { CStr::from_ptr(raw.name.as_ptr()) }.to_string_lossy().into_owned();
+    Ok(Properties {
+        name,
+        major: raw.major,
+        minor: raw.minor,
+        multiprocessors: u32::try_from(raw.multiprocessors).unwrap_or(1).max(1),
+        driver_version: raw.driver_version,
+        runtime_version: raw.runtime_version,
+        total_bytes: raw.total_bytes as u64,
+        free_bytes: raw.free_bytes as u64,
+    })
+}
+
+pub(crate) fn select(device: u16) -> Result<(), CudaError> {
+    // SAFETY: takes any number.
+    check("selecting the device", unsafe { ffi::pc_select(device.into()) })
+}
+
+pub(crate) fn has_kernels() -> Result<(), CudaError> {
+    // SAFETY: takes nothing.
+    check("looking for kernels for this device", unsafe { ffi::pc_has_kernels() })
+}
+
+/// The selected device's free and total bytes, as the driver says.
+pub(crate) fn memory() -> Result<(u64, u64), CudaError> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: the pointers are to locals.
+    check("asking for free memory", unsafe { ffi::pc_memory(&mut free, &mut total) })?;
+    Ok((free as u64, total as u64))
+}
+
+/// Memory from CUDA's own allocator.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    device: u16,
+    address: u64,
+}
+
+impl Allocation {
+    /// On the selected device, whose number this is.
+    pub(crate) fn new(device: u16, bytes: u64) -> Result<Self, CudaError> {
+        let mut memory = ptr::null_mut();
+        // SAFETY: the pointer is to a local.
+        check("allocating device memory", unsafe { ffi::pc_alloc(&mut memory, bytes as usize) })?;
+        Ok(Self { device, address: memory as u64 })
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // A lost device says no, and then there is nothing to free.
+        let _ = select(self.device);
+        // SAFETY: it came from `pc_alloc`, and is freed once. CUDA waits for what uses it.
+        let _ = check("freeing device memory", unsafe { ffi::pc_free(self.address as ffi::Pointer) });
+    }
+}
+
+/// A stream: work in it is done in order.
+#[derive(Debug)]
+pub(crate) struct Stream(ffi::Pointer);
+
+impl Stream {
+    pub(crate) fn new() -> Result<Self, CudaError> {
+        let mut stream = ptr::null_mut();
+        // SAFETY: the pointer is to a local.
+        check("making a stream", unsafe { ffi::pc_stream_create(&mut stream) })?;
+        Ok(Self(stream))
+    }
+
+    pub(crate) fn raw(&self) -> ffi::Pointer {
+        self.0
+    }
+
+    pub(crate) fn synchronise(&self) -> Result<(), CudaError> {
+        // SAFETY: the stream is alive.
+        check("waiting for the device", unsafe { ffi::pc_stream_synchronise(self.0) })
+    }
+
+    /// What comes after this in the stream begins after the event.
+    pub(crate) fn wait(&self, event: &Event) -> Result<(), CudaError> {
+        // SAFETY: both are alive.
+        check("waiting for an event", unsafe { ffi::pc_event_wait(event.0, self.0) })
+    }
+
+    pub(crate) fn fill(&self, address: u64, byte: u8, bytes: u64) -> Result<(), CudaError> {
+        // SAFETY: device memory, by address.
+        let code = unsafe { ffi::pc_fill(address as ffi::Pointer, byte.into(), bytes as usize, self.0) };
+        check("filling device memory", code)
+    }
+
+    /// Copies to the device, and waits for it.
+    pub(crate) fn copy_in(&self, address: u64, from: &[u8]) -> Result<(), CudaError> {
+        // SAFETY: `from` is readable, and is not let go before the copy is done.
+        let code = unsafe { ffi::pc_copy_in(address as ffi::Pointer, from.as_ptr().cast(), from.len(), self.0) };
+        let begun = check("copying to the device", code);
+        let done = self.synchronise();
+        begun.and(done)
+    }
+
+    /// Copies from the device, and waits for it.
+    pub(crate) fn copy_out(&self, to: &mut [u8], address: u64) -> Result<(), CudaError> {
+        // SAFETY: `to` is writable, and is not let go before the copy is done.
+        let code = unsafe { ffi::pc_copy_out(to.as_mut_ptr().cast(), address as ffi::Pointer, to.len(), self.0) };
+        let begun = check("copying from the device", code);
+        let done = self.synchronise();
+        begun.and(done)
+    }
+
+    /// Begins a copy from registered memory.
+    pub(crate) fn copy_in_registered(
+        &self,
+        address: u64,
+        from: &Registered,
+        at: usize,
+        bytes: usize,
+    ) -> Result<(), CudaError> {
+        let source = &from.as_slice()[at..at + bytes];
+        // SAFETY: the range is registered, and waits for the device before it is freed.
+        let code = unsafe { ffi::pc_copy_in(address as ffi::Pointer, source.as_ptr().cast(), bytes, self.0) };
+        check("copying to the device", code)
+    }
+
+    pub(crate) fn copy_within(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError> {
+        // SAFETY: device memory, by address.
+        let code =
+            unsafe { ffi::pc_copy_within(to as ffi::Pointer, from as ffi::ConstPointer, bytes as usize, self.0) };
+        check("copying on the device", code)
+    }
+
+    /// One past the last byte that differs from `byte`. `result` is 8 bytes of device memory elsewhere.
+    pub(crate) fn touched(&self, address: u64, bytes: u64, byte: u8, result: u64) -> Result<u64, CudaError> {
+        let mut out = 0;
+        // SAFETY: the pointer is to a local, and the call waits for the copy to it.
+        let code = unsafe {
+            ffi::pc_touched(
+                address as ffi::ConstPointer,
+                bytes as usize,
+                byte.into(),
+                result as ffi::Pointer,
+                &mut out,
+                self.0,
+            )
+        };
+        check("looking for touched memory", code)?;
+        Ok(out)
+    }
+
+    /// Breaks the context.
+    pub(crate) fn break_context(&self) -> Result<(), CudaError> {
+        // SAFETY: the stream is alive.
+        check("breaking the context", unsafe { ffi::pc_break(self.0) })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: made by `pc_stream_create`, destroyed once.
+        let _ = check("destroying a stream", unsafe { ffi::pc_stream_destroy(self.0) });
+    }
+}
+
+/// A moment in a stream.
+#[derive(Debug)]
+pub(crate) struct Event(ffi::Pointer);
+
+impl Event {
+    pub(crate) fn new(timed: bool) -> Result<Self, CudaError> {
+        let mut event = ptr::null_mut();
+        // SAFETY: the pointer is to a local.
+        check("making an event", unsafe { ffi::pc_event_create(&mut event, timed.into()) })?;
+        Ok(Self(event))
+    }
+
+    pub(crate) fn record(&self, stream: &Stream) -> Result<(), CudaError> {
+        // SAFETY: both are alive.
+        check("recording an event", unsafe { ffi::pc_event_record(self.0, stream.0) })
+    }
+
+    pub(crate) fn synchronise(&self) -> Result<(), CudaError> {
+        // SAFETY: the event is alive.
+        check("waiting for an event", unsafe { ffi::pc_event_synchronise(self.0) })
+    }
+
+    /// From this to a later one, both done.
+    pub(crate) fn milliseconds_to(&self, later: &Event) -> Result<f64, CudaError> {
+        let mut out = 0.0;
+        // SAFETY: the pointer is to a local.
+        check("reading an event", unsafe { ffi::pc_event_milliseconds(self.0, later.0, &mut out) })?;
+        Ok(out.into())
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: made by `pc_event_create`, destroyed once.
+        let _ = check("destroying an event", unsafe { ffi::pc_event_destroy(self.0) });
+    }
+}
+
+/// Pages of this process, registered with CUDA for fast copies.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    memory: Vec<u8>,
+    offset: usize,
+    bytes: usize,
+}
+
+/// Huge pages are registered in a fraction of the time of small ones.
+const HUGE_PAGE: usize = 2 << 20;
+
+impl Registered {
+    /// What so many bytes take with the alignment.
+    pub(crate) const fn allocation_bytes(bytes: usize) -> usize {
+        bytes.next_multiple_of(HUGE_PAGE) + HUGE_PAGE
+    }
+
+    /// Registers memory that was allocated with [`Registered::allocation_bytes`] of capacity.
+    pub(crate) fn new(mut memory: Vec<u8>, bytes: usize) -> Result<Self, CudaError> {
+        let bytes = bytes.next_multiple_of(HUGE_PAGE);
+        assert!(memory.capacity() >= bytes + HUGE_PAGE, "room for the alignment");
+        let offset = memory.as_ptr().align_offset(HUGE_PAGE);
+        advise_huge(memory.as_mut_ptr().wrapping_add(offset), bytes);
+        // Touches the pages that are used and no others.
+        memory.resize(offset + bytes, 0);
+        let address = memory.as_mut_ptr().wrapping_add(offset);
+        // SAFETY: the range lies in the vector, which neither grows nor goes before it is unregistered.
+        check("registering host memory", unsafe { ffi::pc_host_register(address.cast(), bytes) })?;
+        Ok(Self { memory, offset, bytes })
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.memory[self.offset..self.offset + self.bytes]
+    }
+
+    /// To write to, where no copy is under way: the caller has waited.
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.memory[self.offset..self.offset + self.bytes]
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let address = self.memory.as_mut_ptr().wrapping_add(self.offset);
+        // SAFETY: registered in `new`, once. CUDA waits for copies that use it.
+        let _ = check("unregistering host memory", unsafe { ffi::pc_host_unregister(address.cast()) });
+    }
+}
+
+/// Asks for huge pages. That they are not to be had is no error.
+fn advise_huge(address: *mut u8, bytes: usize) {
+    unsafe extern "C" {
+        fn madvise(address: ffi::Pointer, length: usize, advice: i32) -> i32;
+    }
+    const MADV_HUGEPAGE: i32 = 14;
+    if cfg!(target_os = "linux") {
+        // SAFETY: the range belongs to an allocation of the caller's, and the advice does not change what is in it.
+        let _ = unsafe { madvise(address.cast(), bytes, MADV_HUGEPAGE) };
+    }
+}
+
+/// A plain value's bytes, to be copied to a device.
+pub(crate) fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
+    // SAFETY: `Plain` types have no padding and no pointers.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The same, to be copied into.
+pub(crate) fn bytes_of_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
+    // SAFETY: `Plain` types have no padding and no pointers, and every bit pattern is one of them.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+}
+
+/// Types that are nothing but words, of which every pattern is a value as far as Rust is concerned.
+///
+/// # Safety
+///
+/// The type has no padding, no pointers and no forbidden patterns.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: words.
+unsafe impl Plain for u8 {}
+// SAFETY: words.
+unsafe impl Plain for u32 {}
+// SAFETY: `repr(transparent)` over `blst_fr`, four words.
+unsafe impl Plain for blstrs::Scalar {}
+// SAFETY: `repr(transparent)` over `blst_p1_affine`, 12 words.
+unsafe impl Plain for blstrs::G1Affine {}
+// SAFETY: `repr(transparent)` over `blst_p2_affine`, 24 words.
+unsafe impl Plain for blstrs::G2Affine {}
+// SAFETY: `repr(transparent)` over `blst_p1`, 18 words.
+unsafe impl Plain for blstrs::G1Projective {}
+// SAFETY: `repr(transparent)` over `blst_p2`, 36 words.
+unsafe impl Plain for blstrs::G2Projective {}

@@ -1,0 +1,66 @@
+//! `cargo xtask gpu`: builds what checks and measures on a CUDA device, here, where there may be none.
+//!
+//! The result is a folder with one program and one script, to be copied to the machine with the device. The program needs
+//! nothing there but NVIDIA's driver. docs/gpu.md has the results.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::sh;
+
+/// Enough for an nvcc, where no toolkit is installed.
+const WHEELS: [&str; 5] = [
+    "nvidia-cuda-nvcc==13.0.88",
+    "nvidia-nvvm==13.0.88",
+    "nvidia-cuda-crt==13.0.88",
+    "nvidia-cuda-runtime==13.0.96",
+    "nvidia-cuda-cccl==13.0.85",
+];
+
+/// Builds the program and lays the script beside it.
+pub(crate) fn run() -> Result<()> {
+    let mut build = sh::cargo("build --release --quiet -p plimsoll-cuda --features gpu-check --bin gpu-check");
+    if !toolkit_is_there() {
+        build.env("CUDA_PATH", wheels()?);
+    }
+    sh::run(&mut build)?;
+    let folder = sh::target_dir().join("gpu");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let program = folder.join("gpu-check");
+    fs::copy(sh::target_dir().join("release/gpu-check"), &program).context("cannot copy the program")?;
+    sh::run(Command::new("strip").arg(&program))?;
+    fs::copy("xtask/gpu.sh", folder.join("gpu.sh")).context("cannot copy the script")?;
+    println!("copy {} to a machine with a CUDA device, and there: sh gpu.sh RESULTS", folder.display());
+    Ok(())
+}
+
+/// Whether the build finds a compiler by itself.
+fn toolkit_is_there() -> bool {
+    ["NVCC", "CUDA_PATH", "CUDA_HOME"].iter().any(|name| env::var_os(name).is_some())
+        || sh::is_installed("nvcc", &["--version"])
+        || Path::new("/usr/local/cuda/bin/nvcc").exists()
+}
+
+/// The toolkit's folder out of the wheels, which are installed where they are not.
+fn wheels() -> Result<PathBuf> {
+    let venv = env::current_dir()?.join(sh::target_dir()).join("cuda-venv");
+    let find = || {
+        let lib = fs::read_dir(venv.join("lib")).ok()?;
+        let root = lib.flatten().map(|entry| entry.path().join("site-packages/nvidia/cu13"));
+        root.into_iter().find(|root| root.join("bin/nvcc").exists())
+    };
+    if let Some(root) = find() {
+        return Ok(root);
+    }
+    sh::run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+    sh::run(Command::new(venv.join("bin/pip")).args(["install", "--quiet"]).args(WHEELS))?;
+    match find() {
+        Some(root) => Ok(root),
+        None => bail!("the wheels brought no nvcc to {}; install a CUDA toolkit and set CUDA_PATH", venv.display()),
+    }
+}
