@@ -2,7 +2,11 @@
 //! process really holds, and shows both.
 //!
 //! - [`trace`]: the events of a trace, line by line.
+//! - [`timeline`]: a trace over time, with sums that are checked.
 //! - [`sample`]: what the kernel, the allocator and the drivers say that the process holds.
 
 pub mod sample;
+pub mod timeline;
 pub mod trace;
+
+pub use self::timeline::Timeline;

@@ -208,7 +208,8 @@ impl Ledger {
         self.inner.snapshot()
     }
 
-    /// Tells `observer` of every change from now on: of the root and all its children. See [`observe`](crate::observe).
+    /// Tells `observer` of every change from now on: of the root and all its children. It begins with the root's limits as they
+    /// are, which observers from before are told once more. See [`observe`](crate::observe).
     pub fn observe(&self, observer: StdArc<dyn Observer>) {
         self.inner.observe(observer);
     }

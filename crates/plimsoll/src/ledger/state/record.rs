@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use super::accounts::Kind;
+use super::amounts::ComponentId;
 use super::owner::{Declared, OwnerId, Want};
 use super::{LedgerState, Resource};
+use crate::Bytes;
 use crate::observe::{Subject, What};
 
 /// One change, before the shell gives it a number and a time.
@@ -79,6 +82,28 @@ impl LedgerState {
     pub(super) fn note_all(&mut self, what: What) {
         if self.record.on {
             self.record.changes.push(Change { subject: None, what });
+        }
+    }
+
+    /// Notes the limits that the root has set, for who begins to observe. Spaces and slots without a limit have no event.
+    pub fn note_limits(&mut self) {
+        let mut limits: Vec<(Kind, u64)> = Vec::new();
+        for component in 0..self.accounts.components.len() {
+            let (place, target) = (self.place(component as ComponentId), self.accounts.components[component].target);
+            if place.child.is_some() {
+                continue;
+            }
+            // The urgent reserve is a part of the limit.
+            match limits.iter_mut().find(|limit| limit.0 == place.kind) {
+                Some((_, limit)) => *limit = limit.saturating_add(target),
+                None => limits.push((place.kind, target)),
+            }
+        }
+        for (kind, limit) in limits.into_iter().filter(|limit| limit.1 < u64::MAX) {
+            self.note_all(match kind {
+                Kind::Space(space) => What::Resized { space, limit: Bytes(limit) },
+                Kind::Slots(slots) => What::ResizedSlots { slots, limit },
+            });
         }
     }
 
