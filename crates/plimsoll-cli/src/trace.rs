@@ -30,6 +30,7 @@ impl Trace {
     /// Writes what happens in the ledger from now on.
     pub fn follow(&self, ledger: &Ledger) {
         ledger.observe(self.lines.clone());
+        ledger.announce_limits();
     }
 
     /// Says so if the trace does not have everything.

@@ -208,10 +208,15 @@ impl Ledger {
         self.inner.snapshot()
     }
 
-    /// Tells `observer` of every change from now on: of the root and all its children. It begins with the root's limits as they
-    /// are, which observers from before are told once more. See [`observe`](crate::observe).
+    /// Tells `observer` of every change from now on: of the root and all its children. See [`observe`](crate::observe).
     pub fn observe(&self, observer: StdArc<dyn Observer>) {
         self.inner.observe(observer);
+    }
+
+    /// Tells all observers each limit of the root as it is, as if it had just been set: for who has begun to write a trace, from
+    /// which the limits should follow.
+    pub fn announce_limits(&self) {
+        self.inner.read(|state| state.note_limits());
     }
 
     /// Blocks until no job is in flight or waiting, nothing is held but by reservations declared as retained, and the

@@ -204,6 +204,7 @@ fn what_a_ledger_says_of_itself_is_what_its_trace_adds_up_to() {
     let ledger = Ledger::new(budget);
     let lines = Arc::new(JsonLines::new(Vec::new()));
     ledger.observe(lines.clone());
+    ledger.announce_limits();
     let profile = Profile::new().stage(
         "make",
         Demand::new().bytes(AUX, Bytes(5 << 20)),

@@ -118,15 +118,13 @@ impl Inner {
         snapshot
     }
 
-    /// Tells an observer of everything from now on, the limits first.
+    /// Tells an observer of everything from now on.
     pub(super) fn observe(&self, observer: StdArc<dyn Observer>) {
         let mut shell = sync::lock(&self.shell);
         if !shell.outbox.is_observed() {
             shell.state.record_changes(true);
         }
         shell.outbox.add(observer);
-        shell.state.note_limits();
-        self.deliver(shell);
     }
 
     /// Sets what an owner waits for outside of the ledger; returns what it was before.
