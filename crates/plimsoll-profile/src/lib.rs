@@ -3,8 +3,10 @@
 //!
 //! - [`trace`]: the events of a trace, line by line.
 //! - [`timeline`]: a trace over time, with sums that are checked.
+//! - [`diagnose`]: what is the matter, from events and samples.
 //! - [`sample`]: what the kernel, the allocator and the drivers say that the process holds.
 
+pub mod diagnose;
 pub mod sample;
 pub mod timeline;
 pub mod trace;

@@ -72,6 +72,10 @@ pub struct Sample {
     pub devices: Vec<DeviceMemory>,
     /// The most that this process is to hold.
     pub line: Option<u64>,
+    /// The ledger's limit on host memory.
+    pub ledger_limit: Option<u64>,
+    /// Requests that wait because host memory is short.
+    pub waiting_for_memory: Option<u64>,
 }
 
 impl Sample {
@@ -157,6 +161,8 @@ impl Reader {
             others: self.others.as_mut().and_then(|others| others.read_at_most_old(OTHERS_PERIOD)),
             devices: self.devices.iter_mut().flat_map(|devices| devices.read()).collect(),
             line: self.line,
+            ledger_limit: None,
+            waiting_for_memory: None,
         }
     }
 }

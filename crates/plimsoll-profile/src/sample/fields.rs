@@ -71,6 +71,8 @@ impl Sample {
             some(&format!("device{number}_own_bytes"), device.own_bytes);
         }
         some("line_bytes", self.line);
+        some("ledger_limit_bytes", self.ledger_limit);
+        some("waiting_for_memory", self.waiting_for_memory);
         fields
     }
 
@@ -145,6 +147,8 @@ impl Sample {
                 within(&mut self.others).largest_id = u32::try_from(value).unwrap_or(0);
             }
             "line_bytes" => self.line = Some(value),
+            "ledger_limit_bytes" => self.ledger_limit = Some(value),
+            "waiting_for_memory" => self.waiting_for_memory = Some(value),
             _ => self.set_device(name, value),
         }
     }

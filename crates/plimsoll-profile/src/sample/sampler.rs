@@ -7,13 +7,16 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::{Reader, Sample, quoted};
-use plimsoll::Ledger;
-use plimsoll::ledger::snapshot::Snapshot;
+use plimsoll::ledger::error::{Place, Reason};
+use plimsoll::ledger::snapshot::{Snapshot, Waiter};
+use plimsoll::ledger::state::Kind;
+use plimsoll::{Ledger, Space};
 
 /// How many of those who have held for longest are told of.
 const HOLDERS_TOLD: usize = 8;
 
-/// A thread that takes a sample at its beginning, every period, and at its end, and hands each on. Dropping it ends it.
+/// A thread that takes a sample at its beginning, every period, and at its end, and hands each on with a picture of the ledger.
+/// Dropping it ends it.
 #[derive(Debug)]
 pub struct Sampler {
     stop: Option<Sender<()>>,
@@ -30,20 +33,24 @@ impl Sampler {
         ledger: &Ledger,
         mut reader: Reader,
         period: Duration,
-        mut sink: impl FnMut(Sample) + Send + 'static,
+        mut sink: impl FnMut(Sample, &Snapshot) + Send + 'static,
     ) -> io::Result<Sampler> {
-        let clock = LedgerClock::of(ledger);
+        let ledger = ledger.clone();
         let (stop, stopped) = channel::<()>();
         let body = move || {
+            let mut look = || {
+                let snapshot = ledger.snapshot();
+                sink(with_ledger(reader.sample(snapshot.time), &snapshot), &snapshot);
+            };
             let mut next = Instant::now();
             loop {
-                sink(reader.sample(clock.now()));
+                look();
                 next = (next + period).max(Instant::now());
                 if !wait_until(&stopped, next) {
                     break;
                 }
             }
-            sink(reader.sample(clock.now()));
+            look();
             reader
         };
         let thread = Builder::new().name("plimsoll-sampler".to_owned()).spawn(body)?;
@@ -73,22 +80,13 @@ fn wait_until(stopped: &Receiver<()>, next: Instant) -> bool {
     stopped.recv_timeout(next.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout)
 }
 
-/// The ledger's time, without asking the ledger again.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LedgerClock {
-    made: Instant,
-}
-
-impl LedgerClock {
-    pub(crate) fn of(ledger: &Ledger) -> Self {
-        let since = Duration::from_nanos(ledger.snapshot().time);
-        let now = Instant::now();
-        Self { made: now.checked_sub(since).unwrap_or(now) }
-    }
-
-    pub(crate) fn now(self) -> u64 {
-        u64::try_from(self.made.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
+/// Adds what the ledger knows of itself.
+fn with_ledger(mut sample: Sample, snapshot: &Snapshot) -> Sample {
+    sample.ledger_limit = snapshot.space(Space::HOST).map(|usage| usage.limit.0);
+    let host = |place: &Place| place.kind == Kind::Space(Space::HOST) || place.kind == Kind::Space(Space::PINNED);
+    let short = |waiter: &&Waiter| matches!(&waiter.shortage.reason, Reason::Short { place, .. } if host(place));
+    sample.waiting_for_memory = Some(snapshot.waiters.iter().filter(short).count() as u64);
+    sample
 }
 
 /// Those who have held for longest, as lines of a trace: what they hold, since when, and where in the source they asked.

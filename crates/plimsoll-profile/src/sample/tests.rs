@@ -57,6 +57,7 @@ fn full() -> Sample {
     });
     let others = Others { resident_bytes: 36, largest_id: 37, largest_bytes: 38, ..Others::default() };
     sample.others = Some(others);
+    (sample.ledger_limit, sample.waiting_for_memory) = (Some(39), Some(40));
     sample
 }
 
@@ -144,7 +145,7 @@ fn a_sampler_looks_at_the_beginning_and_at_the_end_and_in_between() {
     let ledger = Ledger::unlimited();
     let (tell, told) = mpsc::channel();
     let reader = Reader::new().without_others();
-    let sampler = Sampler::start(&ledger, reader, Duration::from_millis(1), move |sample| {
+    let sampler = Sampler::start(&ledger, reader, Duration::from_millis(1), move |sample, _| {
         let _ = tell.send(sample);
     })
     .unwrap();
@@ -161,7 +162,7 @@ fn a_long_period_does_not_delay_the_end() {
     let ledger = Ledger::unlimited();
     let (tell, told) = mpsc::channel();
     let sampler =
-        Sampler::start(&ledger, Reader::at(Root::new("/nowhere")), Duration::from_secs(3600), move |sample| {
+        Sampler::start(&ledger, Reader::at(Root::new("/nowhere")), Duration::from_secs(3600), move |sample, _| {
             let _ = tell.send(sample);
         })
         .unwrap();

@@ -1,0 +1,300 @@
+//! "Something is leaking somewhere": one verdict with its evidence and the next step, from the time series of a run.
+//!
+//! [`Books`] turns events and samples into a [`Series`], live or from a trace; [`diagnose`] is a pure function of it. What each
+//! verdict means, on what it rests and where its thresholds lie is told in `docs/diagnosis.md`.
+//!
+//! # How
+//!
+//! Every cause leaves a trace in one of four quantities, all in bytes:
+//!
+//! | | |
+//! |---|---|
+//! | *held* | what the ledger counts |
+//! | *live* | what the program really has: resident, less what the allocator keeps for itself |
+//! | *unaccounted* | live − held |
+//! | *resting* | the part of held with which nothing is done: between stages, after a job's end, in free-standing reservations |
+//!
+//! Each [cause](causes) looks at its own and answers with a finding or none. Growth is a slope of Theil and Sen for each
+//! completed job, with an interval, after a warm-up, and it must not slow down; a level must stand for the larger part of the
+//! run. Of several findings the one that explains most is the verdict; the others are told beside it.
+
+pub mod books;
+mod causes;
+mod growth;
+mod levels;
+pub mod statistics;
+
+use std::fmt;
+
+use plimsoll::Bytes;
+use serde::Serialize;
+
+pub use books::{Books, Moment, Rest, RestKind, Series};
+
+/// What is the matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Nothing.
+    Healthy,
+    /// The peak follows the concurrency, without a trend, up to the limit: it is the limit that is low.
+    Ceiling,
+    /// What is produced and not yet consumed grows.
+    Backlog,
+    /// Memory that the ledger does not count grows with each job.
+    Leak,
+    /// Charges that nobody returns.
+    StuckCharge,
+    /// The allocator keeps pages that are free.
+    AllocatorRetention,
+    /// Pages stay because a little of each is in use.
+    Fragmentation,
+    /// Jobs hold more than they declare.
+    Uncounted,
+    /// Another process takes the memory.
+    Neighbour,
+    /// Memory of a device that the ledger does not count grows with each job.
+    CardLeak,
+}
+
+impl Verdict {
+    /// All of them.
+    pub const ALL: [Verdict; 10] = [
+        Verdict::Healthy,
+        Verdict::Ceiling,
+        Verdict::Backlog,
+        Verdict::Leak,
+        Verdict::StuckCharge,
+        Verdict::AllocatorRetention,
+        Verdict::Fragmentation,
+        Verdict::Uncounted,
+        Verdict::Neighbour,
+        Verdict::CardLeak,
+    ];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Healthy => "healthy",
+            Verdict::Ceiling => "ceiling",
+            Verdict::Backlog => "backlog",
+            Verdict::Leak => "leak",
+            Verdict::StuckCharge => "stuck charge",
+            Verdict::AllocatorRetention => "allocator retention",
+            Verdict::Fragmentation => "fragmentation",
+            Verdict::Uncounted => "uncounted",
+            Verdict::Neighbour => "neighbour",
+            Verdict::CardLeak => "card leak",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// How fast something grows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rate {
+    /// Bytes for each of `per`.
+    pub bytes: f64,
+    /// The lower end of the interval at 99 %.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// `job`, `reservation` or `second`.
+    pub per: &'static str,
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rate { bytes, low, high, per } = self;
+        write!(f, "{} a {per} (99 %: {} to {})", signed(*bytes), signed(*low), signed(*high))
+    }
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// What.
+    pub verdict: Verdict,
+    /// How many bytes it explains.
+    pub bytes: u64,
+    /// How fast it grows, if it does.
+    pub rate: Option<Rate>,
+    /// In one sentence.
+    pub headline: String,
+    /// What it rests on, a sentence each.
+    pub evidence: Vec<String>,
+    /// What to do now.
+    pub next_step: String,
+}
+
+/// The verdict on a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// What is the matter, on what that rests, and what to do.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// What else was found, in falling weight.
+    pub also: Vec<Finding>,
+}
+
+impl Diagnosis {
+    /// What is the matter.
+    pub fn verdict(&self) -> Verdict {
+        self.finding.verdict
+    }
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Finding { verdict, headline, evidence, next_step, .. } = &self.finding;
+        writeln!(f, "{verdict}: {headline}")?;
+        for line in evidence {
+            writeln!(f, "  - {line}")?;
+        }
+        for other in &self.also {
+            writeln!(f, "  - also {}: {}", other.verdict, other.headline)?;
+        }
+        write!(f, "Next: {next_step}")
+    }
+}
+
+/// The verdict on a run: a pure function of what was seen.
+pub fn diagnose(series: &Series) -> Diagnosis {
+    let view = View::of(series);
+    let mut findings = causes::all(&view);
+    // What grows will end the run, what stands costs, and a ceiling is what remains when nothing is wrong; among equals the
+    // one that explains most.
+    findings.sort_by_key(|finding| {
+        let rank = match finding.verdict {
+            Verdict::Leak | Verdict::Backlog | Verdict::StuckCharge | Verdict::CardLeak => 0,
+            Verdict::Neighbour => 1,
+            Verdict::Uncounted | Verdict::AllocatorRetention | Verdict::Fragmentation => 2,
+            Verdict::Ceiling => 3,
+            Verdict::Healthy => 4,
+        };
+        (rank, std::cmp::Reverse(finding.bytes))
+    });
+    let mut findings = findings.into_iter();
+    let finding = findings.next().unwrap_or_else(|| causes::healthy(&view));
+    Diagnosis { finding, also: findings.collect() }
+}
+
+/// What the causes look at.
+pub(crate) struct View<'s> {
+    pub(crate) series: &'s Series,
+    /// What growth is counted by.
+    pub(crate) per: &'static str,
+    /// The measure of growth at each moment: jobs, reservations or seconds.
+    pub(crate) x: Vec<f64>,
+    /// What is usually resident or held, in bytes: what is small is small beside it.
+    pub(crate) scale: f64,
+}
+
+/// Fewer of them are no measure of growth.
+const DONE_MIN: u64 = 8;
+/// The quantile of neighbours that sets memory aside that is promised and not touched yet.
+pub(crate) const UNTOUCHED_ASIDE: f64 = 0.9;
+/// Moments before this part of the run are warm-up.
+const WARM_UP: f64 = 0.25;
+
+impl<'s> View<'s> {
+    fn of(series: &'s Series) -> Self {
+        let moments = &series.moments;
+        let done = |count: fn(&Moment) -> u64| {
+            moments.last().map_or(0, count).saturating_sub(moments.first().map_or(0, count)) >= DONE_MIN
+        };
+        let (per, measure): (_, fn(&Moment) -> f64) = if done(|m| m.jobs_done) {
+            ("job", |m| m.jobs_done as f64)
+        } else if done(|m| m.reservations_done) {
+            ("reservation", |m| m.reservations_done as f64)
+        } else {
+            ("second", |m| m.time as f64 / 1e9)
+        };
+        let truth = |m: &Moment| truth(m).unwrap_or(0.0).max(m.held as f64);
+        let scale = statistics::quantile(moments.iter().map(truth), 0.75);
+        Self { series, per, x: moments.iter().map(measure).collect(), scale }
+    }
+
+    /// The growth of a quantity, over what growth is counted by.
+    pub(crate) fn trend(&self, y: impl Fn(&Moment) -> Option<f64>) -> Option<statistics::Trend> {
+        self.trend_of(y, 0.5, false)
+    }
+
+    /// The growth of something that the ledger counts.
+    pub(crate) fn trend_exact(&self, y: impl Fn(&Moment) -> Option<f64>) -> Option<statistics::Trend> {
+        self.trend_of(y, 0.5, true)
+    }
+
+    /// The growth of what is unaccounted for. Memory that is promised and not touched yet pulls it down for a while and nothing
+    /// pushes it up for long, so of neighbours a high one counts.
+    pub(crate) fn trend_of_unaccounted(&self) -> Option<statistics::Trend> {
+        self.trend_of(unaccounted, UNTOUCHED_ASIDE, false)
+    }
+
+    fn trend_of(&self, y: impl Fn(&Moment) -> Option<f64>, q: f64, exactly: bool) -> Option<statistics::Trend> {
+        let points: Vec<(f64, f64)> =
+            self.x.iter().zip(&self.series.moments).filter_map(|(x, moment)| Some((*x, y(moment)?))).collect();
+        statistics::trend(&points, q, exactly)
+    }
+
+    /// Moments after the warm-up.
+    pub(crate) fn steady(&self) -> &'s [Moment] {
+        let moments = &self.series.moments;
+        &moments[(moments.len() as f64 * WARM_UP) as usize..]
+    }
+
+    /// What a growth must come to, to be worth a word.
+    pub(crate) fn growth_floor(&self) -> f64 {
+        (self.scale * 0.01).max(1e6)
+    }
+
+    /// What a level must come to, to be worth a word.
+    pub(crate) fn level_floor(&self) -> f64 {
+        (self.scale * 0.04).max(6e6)
+    }
+
+    pub(crate) fn rate(&self, slope: statistics::Slope) -> Rate {
+        Rate { bytes: slope.value, low: slope.low, high: slope.high, per: self.per }
+    }
+}
+
+/// What buffers are made of, in memory or swapped out.
+pub(crate) fn truth(moment: &Moment) -> Option<f64> {
+    let process = moment.sample.process?;
+    Some((process.unfiled_bytes() + process.swapped_bytes) as f64)
+}
+
+/// What the allocator keeps of it for itself: free pages and the unused parts of others. `None`: it does not tell.
+pub(crate) fn slack(moment: &Moment) -> Option<f64> {
+    let allocator = moment.sample.allocator.as_ref()?;
+    if let Some(resident) = allocator.resident_bytes {
+        return Some(resident as f64 - allocator.allocated_bytes as f64);
+    }
+    // glibc: as much of what is free as can be in memory, given what is handed out.
+    let truth = truth(moment)?;
+    Some((allocator.free_bytes? as f64).min(truth - allocator.allocated_bytes as f64).max(0.0))
+}
+
+/// What the program really has.
+pub(crate) fn live(moment: &Moment) -> Option<f64> {
+    Some(truth(moment)? - slack(moment).unwrap_or(0.0))
+}
+
+/// What it has and the ledger does not count; negative where more is promised than is there.
+pub(crate) fn unaccounted(moment: &Moment) -> Option<f64> {
+    Some(live(moment)? - moment.held as f64)
+}
+
+/// Bytes in words, with their sign.
+pub(crate) fn signed(bytes: f64) -> String {
+    let size = Bytes(bytes.abs() as u64);
+    if bytes < 0.0 { format!("-{size}") } else { size.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

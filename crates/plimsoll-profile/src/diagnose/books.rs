@@ -1,0 +1,414 @@
+//! A second set of books, kept from the event stream alone: who holds what, who waits between stages, who never came back.
+//!
+//! Fed live, as an observer's events, or from a trace. At every sample a [`Moment`] is taken down; the moments are what the
+//! diagnosis looks at. Their number is bounded: when there are too many, every second one is dropped.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::sample::Sample;
+use crate::trace::{Event, What};
+
+/// The most moments kept.
+pub const MOMENTS_MAX: usize = 4096;
+/// How many of the last times are remembered.
+const TIMES_KEPT: usize = 512;
+
+/// What was so at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Moment {
+    /// Nanoseconds since the ledger was made.
+    pub time: u64,
+    /// Jobs that have ended so far.
+    pub jobs_done: u64,
+    /// Free-standing reservations that have ended so far.
+    pub reservations_done: u64,
+    /// Jobs that hold something and have not ended.
+    pub in_flight: u64,
+    /// Requests that wait.
+    pub waiting: u64,
+    /// Bytes of host memory that the ledger counts, pinned ones among them.
+    pub held: u64,
+    /// Of these, for residencies.
+    pub residencies: u64,
+    /// Of these, by jobs in a stage: the stage, how many, their bytes.
+    pub running: Vec<Group>,
+    /// Of these, by jobs between stages: the stage that is over, how many, their bytes.
+    pub queued: Vec<Group>,
+    /// Of these, by jobs that have ended.
+    pub ended: u64,
+    /// Of these, by free-standing reservations.
+    pub reserved: u64,
+    /// Bytes of each device's memory that the ledger counts.
+    pub devices: Vec<(u16, u64)>,
+    /// The ledger's limit on host memory, where it is known.
+    pub limit: Option<u64>,
+    /// What was seen from outside.
+    pub sample: Sample,
+}
+
+/// Jobs in one stage, or behind one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The stage.
+    pub stage: Arc<str>,
+    /// How many.
+    pub jobs: u64,
+    /// What they hold, in bytes.
+    pub bytes: u64,
+}
+
+/// Somebody who holds something while nothing is done with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The name.
+    pub who: Arc<str>,
+    /// The class of most of it.
+    pub class: Arc<str>,
+    /// Host memory held, in bytes.
+    pub bytes: u64,
+    /// Since when, in nanoseconds since the ledger was made.
+    pub since: u64,
+    /// When it last grew, in nanoseconds since the ledger was made.
+    pub grown: u64,
+    /// Host memory that it returned while it held more.
+    pub returned: u64,
+    /// Where in the source it was asked for, where that is known.
+    pub place: Option<Arc<str>>,
+    /// What kind of rest.
+    pub kind: RestKind,
+}
+
+/// Why somebody rests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestKind {
+    /// A job between this stage and the next.
+    Queued(Arc<str>),
+    /// A job in a stage.
+    Running(Arc<str>),
+    /// A job that has ended.
+    Ended,
+    /// A free-standing reservation.
+    Reserved,
+}
+
+/// A run as the diagnosis sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// Moments, in order.
+    pub moments: Vec<Moment>,
+    /// Who holds something at the end, longest first.
+    pub rests: Vec<Rest>,
+    /// How long free-standing reservations had lived that came to their end, in nanoseconds: the last few hundred.
+    pub reserved_times: Vec<u64>,
+    /// How long jobs had still held something after their end that then returned it, in nanoseconds: the last few hundred.
+    pub ended_times: Vec<u64>,
+    /// How long jobs that ended had been in flight, in nanoseconds: the last few hundred.
+    pub job_times: Vec<u64>,
+}
+
+/// Keeps the books.
+#[derive(Clone, Debug, Default)]
+pub struct Books {
+    owners: HashMap<u64, Owner>,
+    totals: BTreeMap<Space, u64>,
+    /// Stages that tell when they begin: what is granted waits until then.
+    begin_told: HashMap<Arc<str>, ()>,
+    jobs_done: u64,
+    reservations_done: u64,
+    limit: Option<u64>,
+    moments: Vec<Moment>,
+    /// One moment of so many samples is kept.
+    stride: u64,
+    samples: u64,
+    reserved_times: VecDeque<u64>,
+    ended_times: VecDeque<u64>,
+    job_times: VecDeque<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Space {
+    Host,
+    Device(u16),
+}
+
+impl Space {
+    fn of(name: &str) -> Option<Space> {
+        match name {
+            // What is pinned is host memory too.
+            "host" | "pinned" => Some(Space::Host),
+            _ => name.strip_prefix("device")?.parse().ok().map(Space::Device),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Owner {
+    name: Arc<str>,
+    is_job: bool,
+    stage: Option<Arc<str>>,
+    state: State,
+    residency: bool,
+    ended: bool,
+    waits: bool,
+    /// Since when it has been in its state.
+    since: u64,
+    /// Since when it has held something.
+    held_since: u64,
+    /// When it last got something.
+    grown: u64,
+    /// What it returned since it has held something.
+    returned: u64,
+    held: BTreeMap<(Space, Arc<str>), u64>,
+    place: Option<Arc<str>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Between stages.
+    Resting,
+    Running,
+}
+
+impl Owner {
+    fn host(&self) -> u64 {
+        self.held.iter().filter(|((space, _), _)| *space == Space::Host).map(|(_, bytes)| *bytes).sum()
+    }
+
+    fn largest_class(&self) -> Arc<str> {
+        let largest = self.held.iter().max_by_key(|(_, bytes)| **bytes);
+        largest.map_or_else(|| "".into(), |((_, class), _)| class.clone())
+    }
+}
+
+impl Books {
+    /// Empty books.
+    pub fn new() -> Self {
+        Self { stride: 1, ..Self::default() }
+    }
+
+    /// Takes an event down. Samples in a trace are events too.
+    pub fn event(&mut self, event: &Event) {
+        let time = event.time;
+        match &event.what {
+            What::Sampled(fields) => {
+                let fields = fields.iter().map(|(name, value)| (name, *value));
+                self.sample(Sample::from_fields(time, fields));
+            }
+            What::Resized { space, limit } if &**space == "host" => self.limit = Some(*limit),
+            What::Retired { space, .. } => {
+                if let Some(space) = Space::of(space) {
+                    self.totals.remove(&space);
+                }
+            }
+            what => self.subject(event, what),
+        }
+    }
+
+    /// Notes where in the source an owner asked for what it holds.
+    pub fn place(&mut self, id: u64, place: &str) {
+        if let Some(owner) = self.owners.get_mut(&id) {
+            owner.place.get_or_insert_with(|| place.into());
+        }
+    }
+
+    fn subject(&mut self, event: &Event, what: &What) {
+        let time = event.time;
+        let Some(subject) = &event.subject else {
+            if let What::Changed { space, delta, .. } = what
+                && let Some(space) = Space::of(space)
+            {
+                let total = self.totals.entry(space).or_default();
+                *total = total.saturating_add_signed(*delta);
+            }
+            return;
+        };
+        let owner = self.owners.entry(subject.id).or_insert_with(|| Owner {
+            name: subject.name.clone(),
+            is_job: subject.is_job,
+            stage: None,
+            state: State::Resting,
+            residency: false,
+            ended: false,
+            waits: false,
+            since: time,
+            held_since: time,
+            grown: time,
+            returned: 0,
+            held: BTreeMap::new(),
+            place: None,
+        });
+        let enter = |owner: &mut Owner, state| {
+            if owner.state != state {
+                (owner.state, owner.since) = (state, time);
+            }
+        };
+        match what {
+            What::Submitted => owner.is_job = true,
+            What::Asked => owner.waits = true,
+            What::Granted | What::Forced => {
+                owner.waits = false;
+                owner.stage = subject.stage.clone();
+                // Where stages tell when they begin, what is granted waits for a place until then.
+                if !owner.stage.as_ref().is_some_and(|stage| self.begin_told.contains_key(stage)) {
+                    enter(owner, State::Running);
+                }
+            }
+            What::Began { .. } => {
+                owner.stage = subject.stage.clone();
+                enter(owner, State::Running);
+                if let Some(stage) = &owner.stage {
+                    self.begin_told.insert(stage.clone(), ());
+                }
+            }
+            What::StageEnded | What::StageRetried | What::Restarted => {
+                if subject.stage.is_some() {
+                    owner.stage = subject.stage.clone();
+                }
+                enter(owner, State::Resting);
+            }
+            What::Withdrawn | What::Refused => owner.waits = false,
+            What::LoadStarted | What::Loaded | What::LoadFailed | What::EvictionStarted | What::Evicted => {
+                owner.residency = true;
+            }
+            What::Changed { class, space, delta, .. } => {
+                if let Some(space) = Space::of(space) {
+                    let before = owner.held.is_empty();
+                    let total = self.totals.entry(space).or_default();
+                    *total = total.saturating_add_signed(*delta);
+                    let key = (space, class.clone());
+                    let held = owner.held.entry(key.clone()).or_default();
+                    *held = held.saturating_add_signed(*delta);
+                    if *held == 0 {
+                        owner.held.remove(&key);
+                    }
+                    if before {
+                        (owner.held_since, owner.returned) = (time, 0);
+                    }
+                    if *delta > 0 {
+                        owner.grown = time;
+                    } else if space == Space::Host {
+                        owner.returned += delta.unsigned_abs();
+                    }
+                }
+            }
+            What::Ended => {
+                if owner.residency {
+                    // A residency has no end; its owner is another's name now.
+                } else if owner.is_job {
+                    self.jobs_done += 1;
+                    remember(&mut self.job_times, time.saturating_sub(owner.held_since));
+                } else {
+                    self.reservations_done += 1;
+                }
+                owner.ended = true;
+                if owner.is_job {
+                    owner.since = time;
+                }
+            }
+            _ => {}
+        }
+        if owner.ended && owner.held.is_empty() {
+            let rested = time.saturating_sub(if owner.is_job { owner.since } else { owner.held_since });
+            match (owner.is_job, what) {
+                (false, _) => remember(&mut self.reserved_times, rested),
+                (true, What::Ended) => {}
+                (true, _) => remember(&mut self.ended_times, rested),
+            }
+            self.owners.remove(&subject.id);
+        }
+    }
+
+    /// Takes a sample down, and with it the moment.
+    pub fn sample(&mut self, sample: Sample) {
+        self.samples += 1;
+        if !self.samples.is_multiple_of(self.stride.max(1)) {
+            return;
+        }
+        let mut moment = Moment {
+            time: sample.time,
+            jobs_done: self.jobs_done,
+            reservations_done: self.reservations_done,
+            held: self.totals.get(&Space::Host).copied().unwrap_or(0),
+            limit: sample.ledger_limit.or(self.limit),
+            ..Moment::default()
+        };
+        for (space, bytes) in &self.totals {
+            if let Space::Device(number) = space {
+                moment.devices.push((*number, *bytes));
+            }
+        }
+        for owner in self.owners.values() {
+            let bytes = owner.host();
+            moment.waiting += u64::from(owner.waits);
+            moment.in_flight += u64::from(owner.is_job && !owner.ended && !owner.held.is_empty());
+            if owner.residency {
+                moment.residencies += bytes;
+            } else if !owner.is_job {
+                moment.reserved += bytes;
+            } else if owner.ended {
+                moment.ended += bytes;
+            } else if let Some(stage) = &owner.stage {
+                let groups = if owner.state == State::Running { &mut moment.running } else { &mut moment.queued };
+                match groups.iter_mut().find(|group| group.stage == *stage) {
+                    Some(group) => (group.jobs, group.bytes) = (group.jobs + 1, group.bytes + bytes),
+                    None => groups.push(Group { stage: stage.clone(), jobs: 1, bytes }),
+                }
+            }
+        }
+        moment.running.sort_unstable_by(|a, b| a.stage.cmp(&b.stage));
+        moment.queued.sort_unstable_by(|a, b| a.stage.cmp(&b.stage));
+        moment.sample = sample;
+        self.moments.push(moment);
+        if self.moments.len() >= MOMENTS_MAX {
+            let mut keep = false;
+            self.moments.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.stride *= 2;
+        }
+    }
+
+    /// The run until now.
+    pub fn series(&self) -> Series {
+        let mut rests: Vec<Rest> = self.owners.values().filter(|owner| !owner.residency).filter_map(rest).collect();
+        rests.sort_unstable_by(|a, b| (a.since, &a.who).cmp(&(b.since, &b.who)));
+        Series {
+            moments: self.moments.clone(),
+            rests,
+            reserved_times: self.reserved_times.iter().copied().collect(),
+            ended_times: self.ended_times.iter().copied().collect(),
+            job_times: self.job_times.iter().copied().collect(),
+        }
+    }
+}
+
+fn rest(owner: &Owner) -> Option<Rest> {
+    let bytes = owner.host();
+    let stage = || owner.stage.clone().unwrap_or_else(|| "its first stage".into());
+    let kind = match (owner.is_job, owner.ended, owner.state) {
+        (false, ..) => RestKind::Reserved,
+        (true, true, _) => RestKind::Ended,
+        (true, false, State::Running) => RestKind::Running(stage()),
+        (true, false, State::Resting) => RestKind::Queued(stage()),
+    };
+    let since = if owner.is_job { owner.since } else { owner.held_since };
+    (bytes > 0).then(|| Rest {
+        who: owner.name.clone(),
+        class: owner.largest_class(),
+        bytes,
+        since,
+        grown: owner.grown,
+        returned: owner.returned,
+        place: owner.place.clone(),
+        kind,
+    })
+}
+
+fn remember(times: &mut VecDeque<u64>, time: u64) {
+    if times.len() == TIMES_KEPT {
+        times.pop_front();
+    }
+    times.push_back(time);
+}
