@@ -4,9 +4,12 @@
 //! - [`trace`]: the events of a trace, line by line.
 //! - [`timeline`]: a trace over time, with sums that are checked.
 //! - [`diagnose`]: what is the matter, from events and samples.
+//! - `report` (feature of that name): a page to look at, and its pictures.
 //! - [`sample`]: what the kernel, the allocator and the drivers say that the process holds.
 
 pub mod diagnose;
+#[cfg(feature = "report")]
+pub mod report;
 pub mod sample;
 pub mod timeline;
 pub mod trace;

@@ -47,12 +47,14 @@ fn pairs<T: Clone>(bins: &mut Vec<T>, join: impl Fn(&T, &T) -> T) {
     *bins = joined;
 }
 
-/// The highest value of each piece, of something that keeps its value until it changes.
+/// The highest value of each piece, of something that keeps its value until it changes. What it is for no time at all (asked and
+/// granted at once) does not count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct High {
     bins: Vec<u64>,
     now: u64,
-    pub(super) peak: u64,
+    since: Option<u64>,
+    peak: u64,
 }
 
 impl High {
@@ -64,21 +66,24 @@ impl High {
         self.now
     }
 
-    pub(super) fn set(&mut self, bin: usize, value: u64) {
-        self.fill(bin);
-        self.bins[bin] = self.bins[bin].max(value);
-        (self.now, self.peak) = (value, self.peak.max(value));
+    pub(super) fn set(&mut self, axis: &Axis, time: u64, value: u64) {
+        self.was_until(axis, time);
+        (self.now, self.since) = (value, Some(time));
     }
 
-    fn fill(&mut self, bin: usize) {
-        if self.bins.len() <= bin {
-            self.bins.resize(bin + 1, self.now);
+    fn was_until(&mut self, axis: &Axis, time: u64) {
+        let since = self.since.unwrap_or(axis.begin);
+        let (from, to) = (axis.bin(since), axis.bin(time));
+        self.bins.resize(self.bins.len().max(to + 1), 0);
+        if time > since {
+            self.bins[from..=to].iter_mut().for_each(|high| *high = self.now.max(*high));
+            self.peak = self.peak.max(self.now);
         }
     }
 
-    pub(super) fn finish(mut self, bin: usize) -> Vec<u64> {
-        self.fill(bin);
-        self.bins
+    pub(super) fn finish(mut self, axis: &Axis, end: u64) -> (Vec<u64>, u64) {
+        self.was_until(axis, end);
+        (self.bins, self.peak)
     }
 }
 

@@ -291,8 +291,7 @@ impl Builder {
             self.run(stage, 1);
         }
         if enters {
-            let (bin, open) = (self.bin(), self.open.now() + 1);
-            self.open.set(bin, open);
+            self.set_open(1);
         }
     }
 
@@ -351,8 +350,7 @@ impl Builder {
         let (entered, submitted) = (owner.entered, owner.submitted);
         self.jobs.ended += 1;
         if entered {
-            let (bin, open) = (self.bin(), self.open.now().saturating_sub(1));
-            self.open.set(bin, open);
+            self.set_open(-1);
             if let Some(submitted) = submitted {
                 self.job_times.add(time - submitted);
             }
@@ -463,11 +461,16 @@ impl Builder {
     }
 
     fn queue(&mut self, stage: Option<usize>, by: i64) {
-        let bin = self.bin();
+        let axis = self.axis.as_ref().expect("there since the first event");
         if let Some(stage) = stage {
             let queue = &mut self.stages[stage].queue;
-            queue.set(bin, queue.now().saturating_add_signed(by));
+            queue.set(axis, self.time, queue.now().saturating_add_signed(by));
         }
+    }
+
+    fn set_open(&mut self, by: i64) {
+        let axis = self.axis.as_ref().expect("there since the first event");
+        self.open.set(axis, self.time, self.open.now().saturating_add_signed(by));
     }
 
     fn run(&mut self, stage: usize, by: i64) {
@@ -586,7 +589,7 @@ impl Builder {
             jobs: Jobs {
                 time: self.job_times.quantiles(),
                 done: self.done.finish(bin),
-                open_peak: self.open.peak,
+                open_peak: self.open.finish(&axis, end).1,
                 ..self.jobs
             },
             spaces: spaces.collect(),

@@ -41,12 +41,13 @@ impl Stage {
 
     pub(super) fn finish(self, axis: &Axis, end: u64) -> StageLine {
         let (running, running_all) = self.running.finish(axis, end);
+        let (queue, queue_peak) = self.queue.finish(axis, end);
         StageLine {
             stage: self.name,
             runs: self.runs,
             retries: self.retries,
-            queue_peak: self.queue.peak,
-            queue: self.queue.finish(axis.bin(end)),
+            queue_peak,
+            queue,
             running,
             running_all,
             run: self.run.quantiles(),
