@@ -4,16 +4,17 @@
 //! an admission that is served wholly from the urgent reserve passes nobody; and a request that is short only in the limit
 //! of its own child is not passed by those who take nothing from that child.
 
-use plimsoll::ledger::state::{AccountId, Outcome};
+use plimsoll::ledger::state::AccountId;
 
 use crate::event::At;
 use crate::facts::{Facts, OwnerFacts};
+use crate::moment::Moment;
 use crate::setup::Setup;
 use crate::state::State;
 
-/// Counts the grant to `passer`, if it is an admission. `grants` are all that were made at or after this moment.
-pub(crate) fn count(setup: &Setup<'_>, state: &mut State, passer: usize, grants: &[Outcome]) {
-    if state.actors[passer].at != At::Waiting(0) || setup.parent(passer).is_some() {
+/// Counts the grant to `passer`, if it is an admission. `moments` are this one and all that follow.
+pub(crate) fn count(setup: &Setup<'_>, state: &mut State, passer: usize, moments: &[Moment]) {
+    if state.actors[passer].in_flight() || setup.parent(passer).is_some() {
         return;
     }
     let passed = passed_by(setup, state, passer);
@@ -22,7 +23,7 @@ pub(crate) fn count(setup: &Setup<'_>, state: &mut State, passer: usize, grants:
     }
     let special = setup.components.iter().any(|component| component.child || component.urgent);
     // Working out the moment is only worth it where there are exemptions.
-    let facts = special.then(|| Facts::of(setup, state).before(setup, state, grants));
+    let facts = special.then(|| Facts::of(setup, state).before(setup, state, moments));
     let exempt = |waiter| facts.as_ref().is_some_and(|facts| is_exempt(setup, facts, waiter, passer));
     let passed: Vec<usize> = passed.into_iter().filter(|&waiter| !exempt(waiter)).collect();
     for waiter in passed {
@@ -34,10 +35,10 @@ pub(crate) fn count(setup: &Setup<'_>, state: &mut State, passer: usize, grants:
 pub(crate) fn passed_by(setup: &Setup<'_>, state: &State, passer: usize) -> Vec<usize> {
     let arrived = state.actors[passer].arrived;
     let is_passed = |(waiter, actor): (usize, &crate::state::Actor)| match actor.at {
-        At::Waiting(0) if setup.parent(waiter).is_none() => {
+        At::Waiting(_) if setup.parent(waiter).is_none() && !actor.in_flight() => {
             (waiter != passer && actor.arrived < arrived).then_some(waiter)
         }
-        At::Waiting(_) => Some(waiter),
+        At::Waiting(_) if waiter != passer => Some(waiter),
         _ => None,
     };
     state.actors.iter().enumerate().filter_map(is_passed).collect()
@@ -53,6 +54,7 @@ pub(crate) fn is_exempt(setup: &Setup<'_>, facts: &Facts, waiter: usize, passer:
 /// Whether an owner is served from nothing but the urgent reserve.
 fn is_wholly_urgent(setup: &Setup<'_>, owner: &OwnerFacts) -> bool {
     owner.account != setup.home(owner.actor)
+        && owner.needs.is_empty()
         && owner.claim.iter().zip(&setup.components).all(|(claim, component)| *claim == 0 || component.urgent)
 }
 
@@ -60,7 +62,12 @@ fn is_short_only_in_its_child(setup: &Setup<'_>, facts: &Facts, waiter: &OwnerFa
     let components = setup.components.iter().enumerate();
     let childs: Vec<usize> =
         components.filter(|(at, component)| component.child && waiter.claim[*at] > 0).map(|(at, _)| at).collect();
-    if waiter.account == AccountId::ROOT || childs.is_empty() || childs.iter().any(|&at| passer.claim[at] > 0) {
+    // What a job needs beside its claim is at the root.
+    if waiter.account == AccountId::ROOT
+        || !waiter.needs.is_empty()
+        || childs.is_empty()
+        || childs.iter().any(|&at| passer.claim[at] > 0)
+    {
         return false;
     }
     let accounts: Vec<AccountId> = childs.iter().map(|&at| setup.components[at].account).collect();

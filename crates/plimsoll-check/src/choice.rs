@@ -21,39 +21,57 @@ pub(crate) fn by_plan(
     let (Kind::Job(_), Some(profile)) = (setup.kind(waiter.actor), &plan.profile) else {
         return Some((facts.clone(), waiter.clone()));
     };
-    let stays = is_current(state, waiter, plan) && waiter.in_flight;
-    let mut changed = waiter.clone();
+    let mut facts = changed(setup, state, facts, waiter, plan)?;
     let peak = &profile.stages()[stage].peak;
-    if stays {
-        // It goes by this plan already, with whatever claim it has by now.
-    } else if waiter.in_flight || setup.parent(waiter.actor).is_some() {
-        let held = state.holdings(setup, waiter.actor);
-        let brought = |resource| stage.checked_sub(1).map_or(0, |before| profile.stages()[before].keep.of(resource));
-        let fits_in = held.iter().all(|&(resource, held)| held <= brought(resource));
-        let attainable = plan.claims[stage].iter().zip(&facts.target).all(|(claim, target)| claim <= target);
-        let is_surety = state.actors[waiter.actor].surety.is_some_and(|at| {
-            let surety = &setup.plans(waiter.actor)[at];
-            (surety.account, surety.choice) == (plan.account, plan.choice)
-        });
-        if plan.account != waiter.account || !fits_in || !(attainable || (is_surety && !waiter.in_flight)) {
-            return None;
-        }
-    }
-    if !stays {
-        changed.account = plan.account;
-        changed.leaves.clone_from(&plan.leaves);
-        changed.claim.clone_from(&plan.claims[if waiter.in_flight { stage } else { 0 }]);
-    }
     let missing = peak.iter().map(|(resource, peak)| {
         let held =
             state.holdings(setup, waiter.actor).iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1);
         (resource, peak.saturating_sub(held))
     });
-    changed.need = Some(setup.vector(plan.account, missing));
-    let mut facts = facts.clone();
+    let need = setup.without_lost(state, setup.vector(plan.account, missing));
     let owner = facts.owners.iter_mut().find(|owner| owner.actor == waiter.actor).expect("it waits");
-    owner.clone_from(&changed);
-    Some((facts, changed))
+    owner.need = Some(need);
+    let owner = owner.clone();
+    Some((facts, owner))
+}
+
+/// The facts as they would be if a job went by a plan; `None` where it cannot.
+pub(crate) fn changed(
+    setup: &Setup<'_>,
+    state: &State,
+    facts: &Facts,
+    owner: &OwnerFacts,
+    plan: &Plan,
+) -> Option<Facts> {
+    let (At::Waiting(stage) | At::Between(stage)) = state.actors[owner.actor].at else { return None };
+    let profile = plan.profile.as_ref()?;
+    let mut facts = facts.clone();
+    if is_current(state, owner, plan) && owner.in_flight {
+        // It goes by this plan already, with whatever claim it has by now.
+        return Some(facts);
+    }
+    // Who may begin again with what it holds may need all of it again.
+    let from = if !owner.in_flight || setup.job(owner.actor).keeps { 0 } else { stage };
+    let claim = setup.without_lost(state, plan.claims[from].clone());
+    if owner.in_flight || setup.parent(owner.actor).is_some() {
+        let held = state.holdings(setup, owner.actor);
+        let brought = |resource| stage.checked_sub(1).map_or(0, |before| profile.stages()[before].keep.of(resource));
+        let fits_in = held.iter().all(|&(resource, held)| held <= brought(resource));
+        let attainable = setup.without_lost(state, plan.claims[if owner.in_flight { from } else { stage }].clone());
+        let attainable = attainable.iter().zip(&facts.target).all(|(claim, target)| claim <= target);
+        let is_surety = state.actors[owner.actor].surety.is_some_and(|at| {
+            let surety = &setup.plans(owner.actor)[at];
+            (surety.account, surety.choice) == (plan.account, plan.choice)
+        });
+        if plan.account != owner.account || !fits_in || !(attainable || (is_surety && !owner.in_flight)) {
+            return None;
+        }
+    }
+    let it = facts.owners.iter_mut().find(|other| other.actor == owner.actor).expect("it is known");
+    it.account = plan.account;
+    it.leaves = setup.without_lost(state, plan.leaves.clone());
+    it.claim = claim;
+    Some(facts)
 }
 
 fn is_current(state: &State, waiter: &OwnerFacts, plan: &Plan) -> bool {

@@ -18,6 +18,8 @@ pub enum At {
     Ending,
     /// It has ended, and its results are still held.
     Results,
+    /// It has ended, and what it held is with the reaper: not gone yet, and so still charged.
+    Freeing,
     /// It has ended and holds nothing; or it was refused.
     Gone,
 }
@@ -52,6 +54,26 @@ pub enum Event {
     DropAllResults(usize),
     /// A reservation is dropped.
     Return(usize),
+    /// A job's stage ends without its having been done, and the job asks for it again.
+    RetryStage(usize),
+    /// A job that is in flight begins again with its first stage.
+    Restart(usize),
+    /// What a job or reservation handed to the reaper is gone, and its bytes come back.
+    Freed(usize),
+    /// A job begins the load that falls to it.
+    TakeLoad(usize),
+    /// A load returns what it does not need. Residencies go by their number, in the order in which the world names them.
+    ReturnFromLoad(usize),
+    /// A residency is loaded.
+    Loaded(usize),
+    /// The load of a residency is given up, for another job to take over.
+    GiveUpLoad(usize),
+    /// The load of a residency fails, for all who wait for it.
+    FailLoad(usize),
+    /// The memory of an evicted residency, or of a load that was given up, is gone, and its bytes come back.
+    Gone(usize),
+    /// A device is lost: the world's first one, or the second, and so on.
+    Lose(usize),
     /// The next of the world's new limits is set.
     Resize(usize),
     /// The ledger is closed.
@@ -74,8 +96,29 @@ impl Event {
             | Event::Retry(actor)
             | Event::DropResults(actor)
             | Event::DropAllResults(actor)
+            | Event::RetryStage(actor)
+            | Event::Restart(actor)
+            | Event::Freed(actor)
+            | Event::TakeLoad(actor)
             | Event::Return(actor) => Some(actor),
-            Event::Resize(_) | Event::Close => None,
+            Event::Resize(_) | Event::Close | Event::Lose(_) => None,
+            Event::ReturnFromLoad(_)
+            | Event::Loaded(_)
+            | Event::GiveUpLoad(_)
+            | Event::FailLoad(_)
+            | Event::Gone(_) => None,
+        }
+    }
+
+    /// The residency that it happens to, if it is one.
+    pub fn residency(self) -> Option<usize> {
+        match self {
+            Event::ReturnFromLoad(residency)
+            | Event::Loaded(residency)
+            | Event::GiveUpLoad(residency)
+            | Event::FailLoad(residency)
+            | Event::Gone(residency) => Some(residency),
+            _ => None,
         }
     }
 }

@@ -11,12 +11,7 @@ use crate::state::State;
 /// Whether a job has been admitted and goes on: parts of it may be submitted.
 pub(crate) fn has_room_for_parts(state: &State, parent: usize) -> bool {
     let parent = &state.actors[parent];
-    let admitted = match parent.at {
-        At::Running(_) => true,
-        At::Waiting(stage) | At::Between(stage) => stage > 0,
-        _ => false,
-    };
-    admitted && !parent.abandoned
+    parent.in_flight() && parent.at != At::Ending && !parent.abandoned
 }
 
 /// Whether a job was submitted and has not ended.
@@ -39,7 +34,7 @@ pub(crate) fn waits_for_parts(setup: &Setup<'_>, state: &State, actor: usize) ->
 /// Whether a job only goes on when parts of it have ended.
 pub(crate) fn is_held_up(setup: &Setup<'_>, state: &State, actor: usize) -> bool {
     let next_is_held_up = match state.actors[actor].at {
-        At::Between(stage) if stage > 0 => is_in_the_way_of_its_parts(setup, state, actor, stage),
+        At::Between(stage) if state.actors[actor].in_flight() => is_in_the_way_of_its_parts(setup, state, actor, stage),
         _ => false,
     };
     waits_for_parts(setup, state, actor) || next_is_held_up
@@ -63,19 +58,26 @@ pub(crate) fn need(setup: &Setup<'_>, state: &State, facts: &Facts, parent: usiz
     for part in setup.parts(parent).filter(|part| is_unfinished(state, *part)) {
         let Some(plan) = surety(setup, state, part) else { continue };
         let now = facts.owners.iter().find(|owner| owner.actor == part).map(|owner| &owner.leaves);
+        let (claims, leaves) = left_of(setup, state, plan);
         for at in 0..need.len() {
-            need[at] += plan.leaves[at].max(now.map_or(0, |leaves| leaves[at]));
-            largest[at] = largest[at].max(plan.claims[0][at] - plan.leaves[at]);
+            need[at] += leaves[at].max(now.map_or(0, |leaves| leaves[at]));
+            largest[at] = largest[at].max(claims[at] - leaves[at]);
         }
     }
+    let more = more.map(|plan| left_of(setup, state, plan));
     for at in 0..need.len() {
-        if let Some(plan) = more {
-            need[at] += plan.leaves[at];
-            largest[at] = largest[at].max(plan.claims[0][at] - plan.leaves[at]);
+        if let Some((claims, leaves)) = &more {
+            need[at] += leaves[at];
+            largest[at] = largest[at].max(claims[at] - leaves[at]);
         }
         need[at] += largest[at];
     }
     need
+}
+
+/// Claim and leavings of a plan, without what is on a lost device.
+fn left_of(setup: &Setup<'_>, state: &State, plan: &Plan) -> (Vector, Vector) {
+    (setup.without_lost(state, plan.claims[0].clone()), setup.without_lost(state, plan.leaves.clone()))
 }
 
 /// The first plan of a part for which its parent's claim has room, if there is one.
@@ -83,11 +85,15 @@ pub(crate) fn plan_with_room(setup: &Setup<'_>, state: &State, part: usize) -> O
     let parent = setup.parent(part)?;
     let facts = Facts::of(setup, state);
     let owner = facts.owners.iter().find(|owner| owner.actor == parent)?;
-    let has_room = |plan: &Plan| {
+    let forgotten = state.actors[part].forgotten;
+    let has_room = |(at, plan): (usize, &Plan)| {
+        if forgotten & (1 << at) != 0 {
+            return false;
+        }
         let need = need(setup, state, &facts, parent, Some(plan));
         plan.account == owner.account && need.iter().zip(&owner.claim).all(|(need, claim)| need <= claim)
     };
-    setup.plans(part).iter().position(has_room)
+    setup.plans(part).iter().enumerate().position(has_room)
 }
 
 /// Whether a job that enters a stage has no room left beside it for its unfinished parts.

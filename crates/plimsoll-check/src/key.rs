@@ -4,8 +4,11 @@
 //! Ages count by their rank. Statistics (peaks, sums, the slab's numbering) do not count. The whole key is kept, not a
 //! hash of it, so that no collision can hide a state.
 
+use plimsoll::ledger::state::ResidencyStand;
+
 use crate::event::At;
 use crate::setup::Setup;
+use crate::shared;
 use crate::state::{Held, State};
 
 /// The canonical form of a state.
@@ -15,11 +18,27 @@ pub(crate) fn key(setup: &Setup<'_>, state: &State) -> Key {
     let mut key = Vec::with_capacity(128);
     put(&mut key, state.resizes_done as u64);
     put(&mut key, u64::from(state.closed));
+    put(&mut key, state.lost.iter().fold(0, |lost, device| lost | 1 << device));
+    for residency in 0..state.shared.len() {
+        put_residency(&mut key, setup, state, residency);
+    }
     for component in state.ledger.components() {
         put(&mut key, component.limit);
     }
     put_actors(&mut key, setup, state, (0..state.actors.len()).filter(|actor| setup.parent(*actor).is_none()));
     key.into()
+}
+
+fn put_residency(key: &mut Vec<u8>, setup: &Setup<'_>, state: &State, residency: usize) {
+    let (known, view) = (&state.shared[residency], shared::view(setup, state, residency));
+    put(key, shared::residence(view.stand) as u64);
+    put(key, known.memory as u64);
+    put(key, known.payer.map_or(0, |payer| payer.1 + 1));
+    // When something was used that is gone makes no difference.
+    put(key, if view.stand == ResidencyStand::Absent { 0 } else { view.rank as u64 });
+    put(key, u64::from(known.returned));
+    put(key, u64::from(known.gives_up_left));
+    put(key, u64::from(known.fails_left));
 }
 
 /// Jobs of one kind are alike: their order does not count. Those with parts are alike if their parts are.
@@ -48,14 +67,36 @@ fn of_actor(setup: &Setup<'_>, state: &State, actor: usize) -> Vec<u8> {
         At::Failed => (4, 0),
         At::Results => (5, 0),
         At::Ending => (7, 0),
+        At::Freeing => (8, 0),
         At::Gone => return vec![6],
     };
     put(&mut key, tag);
     put(&mut key, stage as u64);
-    let flags = [known.tried, known.released, known.abandoned, known.extra.is_some()];
+    let flags =
+        [known.tried, known.released, known.abandoned, known.extra.is_some(), known.admitted, known.stays, known.told];
     put(&mut key, flags.iter().fold(0, |sum, flag| sum * 2 + u64::from(*flag)));
     put(&mut key, u64::from(known.withdraws_left));
     put(&mut key, u64::from(known.retries_left));
+    put(&mut key, u64::from(known.stage_retries_left));
+    put(&mut key, u64::from(known.restarts_left));
+    put(&mut key, u64::from(known.forgotten));
+    put(&mut key, known.alone.len() as u64);
+    put(&mut key, known.surety.map_or(0, |surety| surety as u64 + 1));
+    for residency in 0..state.shared.len() {
+        let called = ResidencyStand::Called;
+        let is_called = known.id.is_some_and(|id| shared::view(setup, state, residency).stand == called(id));
+        let loads = state.shared[residency].loader == Some(actor);
+        put(&mut key, u64::from(is_called) * 2 + u64::from(loads));
+    }
+    if setup.has_restarts(actor) {
+        // Whoever begins again has the age of its first admission.
+        let mine = known.place.or(known.admitted_at);
+        let older = |other: &&crate::state::Actor| {
+            let waits = matches!(other.at, At::Waiting(_)) && Some(other.arrived) < mine;
+            waits || (other.place.or(other.admitted_at).is_some() && other.place.or(other.admitted_at) < mine)
+        };
+        put(&mut key, mine.map_or(0, |_| state.actors.iter().filter(older).count() as u64 + 1));
+    }
     put_held(&mut key, &known.pieces);
     put_held(&mut key, &known.left);
     put(&mut key, known.choice as u64);

@@ -44,7 +44,12 @@
 //! Everything that the world allows, for any number of steps; each world is finite, because its actors and what they may
 //! do are counted. States that differ only in the names of jobs of one kind, or in ages of the same order, are one state.
 //! Deadlines are not explored: the state machine has no clock, and a time-out is a job that
-//! [withdraws](JobKind::withdraws). Residencies and lost devices will be events like any other.
+//! [withdraws](JobKind::withdraws).
+//!
+//! [Residencies](World::residency) are loaded by one of the jobs that [need](JobKind::needs) them, given up, taken over and
+//! evicted; the memory of what is to go is gone at any later moment, as are buffers that are [freed later](JobKind::frees_later).
+//! When a [device is lost](World::loses), jobs go by another profile or are told; whoever cannot go on gives up. Use counts
+//! in the order of uses only, so of two residencies that cost the same, the one that was used last stays.
 //!
 //! [Parts](JobKind::part_of) come while their parent is in flight, and a stage of it that has room for them goes on until
 //! they have ended; a job with [several profiles](JobKind::or) is held against the first by which it could have been served.
@@ -57,18 +62,22 @@
 //! dependencies of its web explorer.
 #![forbid(unsafe_code)]
 
+mod again;
 mod bypass;
 mod choice;
 mod event;
 mod facts;
 mod family;
 mod key;
+mod lost;
 pub mod model;
+mod moment;
 mod order;
 mod report;
 mod rules;
 mod search;
 mod setup;
+mod shared;
 mod state;
 mod trace;
 mod view;
@@ -77,6 +86,7 @@ mod world;
 pub use event::{At, Event};
 pub use report::{CheckError, Report, Violation};
 pub use rules::Rule;
+pub use shared::{Residence, ResidencyKind};
 pub use trace::{Step, Trace};
-pub use view::{ActorView, View};
+pub use view::{ActorView, ResidencyView, View};
 pub use world::{JobKind, ReservationKind, World};

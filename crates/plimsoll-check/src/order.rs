@@ -5,28 +5,27 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use plimsoll::ledger::state::Outcome;
-
 use crate::event::At;
 use crate::facts::{Facts, OwnerFacts};
+use crate::moment::Moment;
 use crate::rules::{self, Broken, Rule};
 use crate::setup::{Plan, Setup};
 use crate::state::State;
 use crate::world::Kind;
 
-/// Checks the first of `grants`, which are all that were made at or after its moment.
-pub(crate) fn check(setup: &Setup<'_>, state: &State, granted: usize, grants: &[Outcome]) -> Result<(), Broken> {
+/// Checks the first of `moments`, which are it and all that follow.
+pub(crate) fn check(setup: &Setup<'_>, state: &State, granted: usize, moments: &[Moment]) -> Result<(), Broken> {
     let waits = |actor: &crate::state::Actor| matches!(actor.at, At::Waiting(_));
     if state.actors.iter().filter(|actor| waits(actor)).count() < 2 && setup.plans(granted).len() == 1 {
         return Ok(());
     }
-    let facts = Facts::of(setup, state).before(setup, state, grants);
+    let facts = Facts::of(setup, state).before(setup, state, moments);
     let now = facts.owners.iter().find(|owner| owner.actor == granted).expect("it was granted something");
     let (account, id) = (now.account, state.actors[granted].id.expect("it was granted something"));
     let facts = facts.with_what_was_asked(state);
     let mine = facts.owners.iter().find(|owner| owner.actor == granted).expect("it was granted something");
     let is_taken = |plan: &&Plan| plan.account == account && plan.choice == state.ledger.choice(id);
-    for plan in setup.plans(granted).iter().take_while(|plan| !is_taken(plan)) {
+    for plan in setup.plans_left(state, granted).take_while(|plan| !is_taken(plan)) {
         if rules::is_grantable_by(setup, state, &facts, mine, plan) {
             let (mine, choice) = (&setup.names[granted], plan.choice);
             return Err(Broken::new(Rule::Order, format!("{mine} could have been granted by its profile {choice}")));

@@ -45,6 +45,16 @@ impl Report {
             Event::DropResults(_) => "drop results",
             Event::DropAllResults(_) => "drop all results",
             Event::Return(_) => "return",
+            Event::RetryStage(_) => "retry stage",
+            Event::Restart(_) => "restart",
+            Event::Freed(_) => "freed",
+            Event::TakeLoad(_) => "take load",
+            Event::ReturnFromLoad(_) => "return from load",
+            Event::Loaded(_) => "loaded",
+            Event::GiveUpLoad(_) => "give up load",
+            Event::FailLoad(_) => "fail load",
+            Event::Gone(_) => "gone",
+            Event::Lose(_) => "lose",
             Event::Resize(_) => "resize",
             Event::Close => "close",
         };
@@ -104,8 +114,10 @@ pub enum CheckError {
         /// The contradiction.
         source: ProfileError,
     },
-    /// What a kind really holds has other stages than its profile.
-    #[error("kind {0:?}: what it really holds must be given for each stage of its profile, and for no other")]
+    /// What a kind really holds, or another profile of it, has other stages than its profile.
+    #[error(
+        "kind {0:?}: other profiles, and what it really holds, must be given for each stage of its profile, and for no other"
+    )]
     OtherStages(String),
     /// The levels of a kind of reservations do not rise.
     #[error("kind {0:?}: a reservation grows from level to level; give each grows_to more bytes than the one before")]
@@ -116,6 +128,15 @@ pub enum CheckError {
     /// The jobs of a kind are to be parts of others that the world does not have.
     #[error("there are no jobs {0:?} that others could be parts of; add them with World::jobs first")]
     NoSuchParent(String),
+    /// The jobs of a kind need a residency that the world does not have.
+    #[error("there is no residency {0:?}; add it with World::residency")]
+    NoSuchResidency(String),
+    /// Parts need a residency that the jobs that they are parts of do not need.
+    #[error("kind {0:?}: what a part needs its parent must need as well")]
+    NotParentsNeed(String),
+    /// A space that is to be lost is not a device's, or the budget does not name it.
+    #[error("{0} cannot be lost: it must be the memory of a device that the budget names")]
+    NotADevice(plimsoll::Space),
     /// A kind asks for something that the budget does not name.
     #[error("the budget names no limit for {0}; give it one in the Budget")]
     Unbudgeted(Resource),

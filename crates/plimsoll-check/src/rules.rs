@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use plimsoll::ledger::state::Kind as Limited;
+use plimsoll::ledger::state::{AccountId, Kind as Limited};
 use plimsoll::{Bytes, Class, Resource, Space};
 
+use crate::again;
 use crate::bypass;
 use crate::choice;
 use crate::event::{At, Event};
-use crate::facts::{Facts, OwnerFacts};
+use crate::facts::{Facts, OwnerFacts, ResidencyFacts};
 use crate::family;
+use crate::lost;
 use crate::setup::{Plan, Setup};
+use crate::shared::{self, Memory, Residence};
 use crate::state::State;
 use crate::view::View;
 use crate::world::Kind;
@@ -41,6 +44,13 @@ pub enum Rule {
     NothingLost,
     /// I8: what never fits is refused at once, what fits is not, and nothing waits that never fits.
     NeverFits,
+    /// Residencies: what is pinned is there or on its way, what is used is there, one load at a time, and nothing is
+    /// evicted that is in nobody's way.
+    Residency,
+    /// I6: a lost device is off the books, whole; nobody waits for it.
+    Lost,
+    /// Nobody is in flight beside a job that runs alone.
+    Alone,
     /// A lowered limit is as low as what is held and the safety of the state allow.
     Resize,
     /// The ledger answers what it was asked for, and nothing else.
@@ -64,6 +74,9 @@ impl fmt::Display for Rule {
             Rule::Bypass => "bounded bypass",
             Rule::NothingLost => "nothing lost",
             Rule::NeverFits => "never-fits fails at once",
+            Rule::Residency => "residencies",
+            Rule::Lost => "lost devices",
+            Rule::Alone => "alone",
             Rule::Resize => "stepwise resize",
             Rule::Answer => "the right answer",
             Rule::NoPanic => "no panic",
@@ -90,6 +103,9 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, possible: &[Event]) -> Res
     let facts = Facts::of(setup, state);
     books(setup, state, &facts)?;
     line(setup, state, &facts)?;
+    shared::check(setup, state, &facts)?;
+    lost::check(setup, state, &facts)?;
+    again::check(setup, state, &facts)?;
     really(setup, state)?;
     claims(setup, state, &facts)?;
     if !facts.some_order_finishes() {
@@ -100,7 +116,12 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, possible: &[Event]) -> Res
         waits_rightly(setup, state, &facts, waiter)?;
     }
     progress(setup, state, &facts, possible)?;
-    if possible.is_empty() && (state.ledger.owners().next().is_some() || facts.held.iter().any(|held| *held != 0)) {
+    // What is resident stays, for whoever comes next.
+    let stays: Vec<&ResidencyFacts> =
+        facts.residencies.iter().filter(|residency| residency.stand == Residence::Resident).collect();
+    let held = |at: usize| facts.held[at] - stays.iter().map(|residency| residency.held[at]).sum::<u64>();
+    let is_left = state.ledger.owners().count() > stays.len() || (0..facts.held.len()).any(|at| held(at) != 0);
+    if possible.is_empty() && (is_left || !state.ledger.is_quiet()) {
         return Err(Broken::new(Rule::NothingLost, "nothing more can happen, but something is still held".into()));
     }
     let view = View { setup, state };
@@ -113,19 +134,27 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, possible: &[Event]) -> Res
 /// Whether an actor's claim can be served at all.
 pub(crate) fn attainable(setup: &Setup<'_>, state: &State, actor: usize) -> Result<(), String> {
     let components = state.ledger.components();
+    let mut needs = vec![0; components.len()];
+    for need in setup.needs(actor) {
+        let kind = &setup.world.residencies[*need];
+        let takes = setup.vector(AccountId::ROOT, std::iter::once((kind.class.into(), kind.bytes.0)));
+        needs.iter_mut().zip(setup.without_lost(state, takes)).for_each(|(sum, takes)| *sum += takes);
+    }
+    let claim = |plan: &Plan, at: usize| setup.without_lost(state, plan.claims[0].clone())[at] + needs[at];
     let beyond = |plan: &Plan| {
         (0..components.len()).find(|&at| {
             let attainable = components[at].target.saturating_sub(components[at].retained);
-            plan.claims[0][at] > attainable
+            claim(plan, at) > attainable
         })
     };
-    let plans = setup.plans(actor);
+    let plans: Vec<&Plan> = setup.plans_left(state, actor).collect();
     if plans.iter().any(|plan| beyond(plan).is_none()) {
         return Ok(());
     }
-    let plan = plans.iter().find(|plan| plan.account == setup.home(actor)).expect("each kind has a plan of its own");
+    let home = plans.iter().find(|plan| plan.account == setup.home(actor));
+    let plan = home.or(plans.first()).expect("one is always left");
     let at = beyond(plan).expect("none is within the limits");
-    Err(format!("its claim of {} is more than {} can ever serve", plan.claims[0][at], setup.components[at].label))
+    Err(format!("its claim of {} is more than {} can ever serve", claim(plan, at), setup.components[at].label))
 }
 
 /// I1 and I7: the ledger's books against what the actors have in their hands.
@@ -150,14 +179,16 @@ fn books(setup: &Setup<'_>, state: &State, facts: &Facts) -> Result<(), Broken> 
     // A part that has ended is known for as long as what it left has its name.
     let left_behind: BTreeSet<_> =
         state.actors.iter().flat_map(|actor| actor.inherited.iter().map(|entry| entry.0)).collect();
-    let known = state.actors.iter().filter(|actor| actor.id.is_some()).count() + left_behind.len();
+    let residencies = facts.residencies.iter().filter(|residency| residency.stand != Residence::Absent).count();
+    let known = state.actors.iter().filter(|actor| actor.id.is_some()).count() + left_behind.len() + residencies;
     let there = state.ledger.owners().count();
     if known != there {
         let why = format!("the ledger remembers {there} jobs and reservations, of which {known} exist");
         return Err(Broken::new(Rule::NothingLost, why));
     }
     for (at, held) in facts.held.iter().enumerate() {
-        let sum: u64 = facts.owners.iter().map(|owner| owner.held[at]).sum();
+        let residencies: u64 = facts.residencies.iter().map(|residency| residency.held[at]).sum();
+        let sum: u64 = facts.owners.iter().map(|owner| owner.held[at]).sum::<u64>() + residencies;
         if sum != *held {
             let label = &setup.components[at].label;
             let why = format!("{held} of {label} count as held, but what is held adds up to {sum}");
@@ -174,7 +205,8 @@ fn claims(setup: &Setup<'_>, state: &State, facts: &Facts) -> Result<(), Broken>
         let (At::Running(stage) | At::Waiting(stage) | At::Between(stage)) = known.at else { continue };
         let is_current = |plan: &&Plan| plan.account == owner.account && plan.choice == known.choice;
         let plan = setup.plans(owner.actor).iter().find(is_current).expect("it goes by one of its plans");
-        let mut needs = plan.claims[stage.min(plan.claims.len() - 1)].clone();
+        let from = if matches!(setup.kind(owner.actor), Kind::Job(job) if job.keeps) { 0 } else { stage };
+        let mut needs = setup.without_lost(state, plan.claims[from.min(plan.claims.len() - 1)].clone());
         if family::has_unfinished_parts(setup, state, owner.actor) {
             let need = family::need(setup, state, facts, owner.actor, None);
             needs.iter_mut().zip(need).for_each(|(needs, need)| *needs = need.max(*needs));
@@ -220,6 +252,9 @@ fn asked_for<'a>(setup: &'a Setup<'_>, state: &'a State) -> impl Iterator<Item =
             Limited::Space(space) => setup.world.budget.limit(space).unwrap_or_default().0,
             Limited::Slots(slots) => setup.world.budget.slots_of(slots).unwrap_or_default(),
         };
+        if component.kind.device().is_some_and(|device| state.lost.contains(&device)) {
+            return (component.kind, 0);
+        }
         (component.kind, resized.map_or_else(at_first, |entry| entry.2))
     })
 }
@@ -274,7 +309,9 @@ fn waits_rightly(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &Owner
         if state.closed {
             return Err(Broken::new(Rule::Answer, format!("{name} waits for admission to a closed ledger")));
         }
-        if let Err(unattainable) = attainable(setup, state, waiter.actor) {
+        if let Err(unattainable) = attainable(setup, state, waiter.actor)
+            && !again::would_run_alone(setup, state, waiter.actor)
+        {
             return Err(Broken::new(Rule::NeverFits, format!("{name} waits, but {unattainable}")));
         }
     }
@@ -286,7 +323,15 @@ fn waits_rightly(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &Owner
 
 /// Whether a waiting request could be granted now, by any of its plans.
 pub(crate) fn is_grantable(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {
-    setup.plans(waiter.actor).iter().any(|plan| is_grantable_by(setup, state, facts, waiter, plan))
+    if !waiter.in_flight && again::would_run_alone(setup, state, waiter.actor) {
+        let raised = again::raised(facts, waiter);
+        let is_in_the_way = again::is_in_the_way(setup, state, facts, waiter);
+        return !is_in_the_way
+            && !again::is_beside_alone(setup, state, facts, waiter)
+            && is_safe_to_grant(setup, state, &raised, waiter)
+            && may_pass(setup, state, facts, waiter);
+    }
+    setup.plans_left(state, waiter.actor).any(|plan| is_grantable_by(setup, state, facts, waiter, plan))
 }
 
 /// Whether a waiting request could be granted now by this plan.
@@ -302,21 +347,48 @@ pub(crate) fn is_grantable_by(
 }
 
 fn is_grantable_as_it_is(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {
-    let need = waiter.need.as_ref().expect("it waits");
-    if !facts.fits(need) {
-        return false;
-    }
+    let is_growth = waiter.goes_with_growth();
+    let more = if facts.has_all_it_needs(waiter) { waiter.need.clone() } else { facts.takes_to_load(waiter) };
+    let Some(more) = more else { return false };
     // While a lowered limit waits for jobs to finish, new ones come in only below the limit that was asked for.
-    let within_target = facts.below_target(need) && facts.claims_below_target(waiter);
-    let mut after = facts.with_granted(waiter.actor);
+    let within_target = || facts.below_target(&more) && claims_below_target(setup, state, facts, waiter);
+    (is_growth || (within_target() && !again::is_beside_alone(setup, state, facts, waiter)))
+        && is_safe_to_grant(setup, state, facts, waiter)
+        && (is_growth || may_pass(setup, state, facts, waiter))
+}
+
+/// Whether a claim, with what is needed beside it, lies within the limits that were asked for.
+fn claims_below_target(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {
+    let components = state.ledger.components();
+    (0..facts.target.len()).all(|at| {
+        let needs: u64 = waiter.needs.iter().map(|need| facts.residencies[*need].takes[at]).sum();
+        let attainable = if setup.needs(waiter.actor).is_empty() {
+            facts.target[at]
+        } else {
+            facts.target[at].saturating_sub(components[at].retained)
+        };
+        waiter.claim[at] + needs <= attainable
+    })
+}
+
+/// Whether a request fits, or the load of what is needed for it, and leaves the state safe.
+fn is_safe_to_grant(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {
+    let (more, mut after) = if facts.has_all_it_needs(waiter) {
+        (waiter.need.clone().expect("it waits"), facts.with_granted(waiter.actor))
+    } else {
+        let Some(takes) = facts.takes_to_load(waiter) else { return false };
+        (takes, facts.with_load(waiter.actor))
+    };
     choice::with_family(setup, state, &mut after, waiter.actor);
-    if !(waiter.goes_with_growth() || within_target) || !after.some_order_finishes() {
-        return false;
-    }
+    facts.fits(&more) && after.some_order_finishes()
+}
+
+/// Whether an admission passes nobody who may not be passed any more.
+fn may_pass(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {
     let held_back = |&other: &usize| {
         state.actors[other].passed >= setup.ledger.bypass() && !bypass::is_exempt(setup, facts, other, waiter.actor)
     };
-    waiter.goes_with_growth() || !bypass::passed_by(setup, state, waiter.actor).iter().any(held_back)
+    !bypass::passed_by(setup, state, waiter.actor).iter().any(held_back)
 }
 
 /// I4 as safety: a state in which something waits must have something that runs and will return what it holds.
@@ -327,10 +399,12 @@ fn progress(setup: &Setup<'_>, state: &State, facts: &Facts, possible: &[Event])
     let runs = |(actor, known): (usize, &crate::state::Actor)| match (known.at, setup.kind(actor)) {
         (At::Running(_), Kind::Reservation(kind)) => !kind.retained,
         (At::Running(_) | At::Between(_), _) if family::is_held_up(setup, state, actor) => false,
-        (At::Running(_) | At::Between(_), _) => true,
+        (At::Running(_) | At::Between(_) | At::Freeing, _) => true,
+        (At::Waiting(_), _) => shared::is_called(setup, state, actor),
         _ => false,
     };
-    if state.actors.iter().enumerate().any(runs) {
+    let is_moving = |shared: &shared::Shared| matches!(shared.memory, Memory::Filling | Memory::Going);
+    if state.actors.iter().enumerate().any(runs) || state.shared.iter().any(is_moving) {
         return Ok(());
     }
     let drops = possible.iter().any(|event| matches!(event, Event::DropResults(_) | Event::DropAllResults(_)));

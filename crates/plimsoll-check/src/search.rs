@@ -8,6 +8,7 @@ use crate::family;
 use crate::key::key;
 use crate::rules::{self, Broken, Rule};
 use crate::setup::Setup;
+use crate::shared::{self, Memory};
 use crate::state::{Happened, State};
 use crate::trace::Trace;
 use crate::world::{Kind, World};
@@ -115,14 +116,38 @@ pub(crate) fn possible(setup: &Setup<'_>, state: &State) -> Vec<Event> {
                 At::Waiting(_) if kind.cancels => events.push(Event::Cancel(actor)),
                 At::Running(level) => {
                     events.push(Event::Return(actor));
-                    if level + 1 < kind.levels.len() {
+                    if level + 1 < kind.levels.len() && !setup.is_lost(state, kind.class) {
                         events.push(Event::Grow(actor));
-                    } else if kind.tries.is_some() && !known.tried {
+                    } else if level + 1 == kind.levels.len() && kind.tries.is_some() && !known.tried {
                         events.push(Event::TryGrow(actor));
                     }
                 }
+                At::Freeing => events.push(Event::Freed(actor)),
                 _ => {}
             },
+        }
+    }
+    for (residency, shared) in state.shared.iter().enumerate() {
+        match shared.memory {
+            Memory::Filling => {
+                events.push(Event::Loaded(residency));
+                if setup.world.residencies[residency].returns.0 > 0 && !shared.returned {
+                    events.push(Event::ReturnFromLoad(residency));
+                }
+                if shared.gives_up_left > 0 {
+                    events.push(Event::GiveUpLoad(residency));
+                }
+                if shared.fails_left > 0 {
+                    events.push(Event::FailLoad(residency));
+                }
+            }
+            Memory::Going => events.push(Event::Gone(residency)),
+            Memory::Nothing | Memory::Value => {}
+        }
+    }
+    for (number, space) in setup.world.losses.iter().enumerate() {
+        if space.device_number().is_some_and(|device| !state.lost.contains(&device)) {
+            events.push(Event::Lose(number));
         }
     }
     if state.resizes_done < setup.resizes.len() {
@@ -136,6 +161,9 @@ pub(crate) fn possible(setup: &Setup<'_>, state: &State) -> Vec<Event> {
 
 fn of_job(setup: &Setup<'_>, state: &State, actor: usize, events: &mut Vec<Event>) {
     let (job, known) = (setup.job(actor), &state.actors[actor]);
+    let has_parts = family::has_unfinished_parts(setup, state, actor);
+    let is_between = matches!(known.at, At::Waiting(stage) | At::Between(stage) if stage > 0);
+    let may_restart = known.restarts_left > 0 && is_between && (job.keeps || !has_parts);
     let mut add = |possible: bool, event: Event| {
         if possible {
             events.push(event);
@@ -144,12 +172,16 @@ fn of_job(setup: &Setup<'_>, state: &State, actor: usize, events: &mut Vec<Event
     match known.at {
         At::Waiting(_) => {
             add(job.cancels, Event::Cancel(actor));
+            add(shared::is_called(setup, state, actor), Event::TakeLoad(actor));
+            add(may_restart, Event::Restart(actor));
             add(known.withdraws_left > 0, Event::Withdraw(actor));
             add(job.releases_early && !known.pieces.is_empty(), Event::ReleaseEarly(actor));
         }
         At::Between(_) => {
-            add(!family::is_held_up(setup, state, actor), Event::Ask(actor));
-            add(job.cancels, Event::Cancel(actor));
+            add(!known.told && !family::is_held_up(setup, state, actor), Event::Ask(actor));
+            add(may_restart, Event::Restart(actor));
+            // Who cannot go on gives up.
+            add(job.cancels || known.told, Event::Cancel(actor));
         }
         At::Running(stage) => {
             add(!family::waits_for_parts(setup, state, actor), Event::EndStage(actor));
@@ -162,6 +194,7 @@ fn of_job(setup: &Setup<'_>, state: &State, actor: usize, events: &mut Vec<Event
             if !known.abandoned {
                 add(job.releases_early && has_surplus && !known.released, Event::ReleaseEarly(actor));
                 add(job.grows.is_some() && !known.tried, Event::TryGrow(actor));
+                add(known.stage_retries_left > 0 && known.extra.is_none(), Event::RetryStage(actor));
                 add(job.fails, Event::Fail(actor));
                 add(job.cancels, Event::Cancel(actor));
                 // Whoever has given parts of it to the ledger has seen that it was granted.
@@ -180,6 +213,7 @@ fn of_job(setup: &Setup<'_>, state: &State, actor: usize, events: &mut Vec<Event
             let first = setup.siblings(actor).find(|other| state.actors[*other].at == At::Results);
             add(all_ended && first == Some(actor), Event::DropAllResults(actor));
         }
+        At::Freeing => add(true, Event::Freed(actor)),
         At::Absent | At::Gone | At::Ending => {}
     }
 }

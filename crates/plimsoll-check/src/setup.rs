@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use plimsoll::ledger::state::{AccountId, Kind as ComponentKind, LedgerState};
+use plimsoll::ledger::state::{AccountId, Kind as ComponentKind, LedgerState, ResidencyId};
 use plimsoll::{Bytes, Demand, Profile, Resource};
 
 use crate::CheckError;
@@ -73,6 +73,10 @@ pub(crate) struct Setup<'w> {
     /// The account and space, or slots, of each new limit.
     pub(crate) resizes: Vec<(AccountId, ComponentKind, u64)>,
     charges: HashMap<(AccountId, Resource), Vec<usize>>,
+    /// The residencies, as the state machine names them.
+    pub(crate) residencies: Vec<ResidencyId>,
+    /// Of each kind: the residencies that it needs.
+    needs: Vec<Vec<usize>>,
 }
 
 impl<'w> Setup<'w> {
@@ -94,8 +98,11 @@ impl<'w> Setup<'w> {
             homes: Vec::new(),
             resizes: Vec::new(),
             charges: HashMap::new(),
+            residencies: Vec::new(),
+            needs: Vec::new(),
             ledger,
         };
+        setup.declare_residencies()?;
         for kind in &world.kinds {
             let (home, plans) = match kind {
                 Kind::Job(job) => {
@@ -120,11 +127,65 @@ impl<'w> Setup<'w> {
             };
             setup.homes.push(home);
             setup.plans.push(plans);
+            let needs = setup.needs_of(kind)?;
+            setup.needs.push(needs);
+        }
+        for space in &world.losses {
+            let is_budgeted = world.budget.limit(*space).is_some();
+            if space.device_number().is_none() || !is_budgeted {
+                return Err(CheckError::NotADevice(*space));
+            }
         }
         for resize in &world.resizes {
             setup.resizes.push((account(&resize.child)?, resize.of, resize.limit));
         }
         Ok(setup)
+    }
+
+    fn declare_residencies(&mut self) -> Result<(), CheckError> {
+        for kind in &self.world.residencies {
+            self.charged(AccountId::ROOT, &Demand::new().bytes(kind.class, kind.bytes))?;
+            let (name, class, bytes, rebuild) = (kind.name.as_str().into(), kind.class, kind.bytes, kind.rebuild);
+            let declared = plimsoll::ledger::state::Resident { name, class, bytes, rebuild };
+            let id = self.ledger.declare_residency(declared);
+            let id = id.map_err(|_| CheckError::Unbudgeted(kind.class.into()))?;
+            self.residencies.push(id);
+        }
+        // In a world with residencies it counts in which order things happen within one event.
+        self.ledger.record_changes(!self.residencies.is_empty());
+        Ok(())
+    }
+
+    fn needs_of(&self, kind: &Kind) -> Result<Vec<usize>, CheckError> {
+        let Kind::Job(job) = kind else { return Ok(Vec::new()) };
+        let find = |name: &String| {
+            let at = self.world.residencies.iter().position(|residency| residency.name == *name);
+            at.ok_or_else(|| CheckError::NoSuchResidency(name.clone()))
+        };
+        let mut needs = job.needs.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        needs.sort();
+        needs.dedup();
+        if let Some(parent) = self.world.parent_kind(job)?
+            && !needs.iter().all(|need| self.needs[parent].contains(need))
+        {
+            return Err(CheckError::NotParentsNeed(job.name.clone()));
+        }
+        Ok(needs)
+    }
+
+    /// Whether an actor may begin again and queue with the age of its first admission.
+    pub(crate) fn has_restarts(&self, actor: usize) -> bool {
+        matches!(self.kind(actor), Kind::Job(job) if job.restarts > 0 && !job.keeps)
+    }
+
+    /// The residencies that an actor needs.
+    pub(crate) fn needs(&self, actor: usize) -> &[usize] {
+        &self.needs[self.world.actors[actor]]
+    }
+
+    /// The number of a residency in the world.
+    pub(crate) fn residency_of(&self, id: ResidencyId) -> usize {
+        self.residencies.iter().position(|other| *other == id).expect("it is one of the world's")
     }
 
     /// The plans of a kind of job: each profile over the urgent reserve, where it may use that, and over its own account.

@@ -9,15 +9,16 @@ use plimsoll::ledger::error::{EnterError, ReserveError, SubmitError};
 use plimsoll::ledger::state::{AccountId, Granted, Kind as Limited, LedgerState, Outcome, OwnerId, Refusal, Standing};
 use plimsoll::{Bytes, Class, Demand, JobSpec, Resource};
 
-use crate::bypass;
 use crate::event::{At, Event};
 use crate::facts::Facts;
 use crate::family;
-use crate::order;
+use crate::lost;
 use crate::rules::{self, Broken, Rule};
-use crate::setup::{Setup, Vector};
+use crate::setup::{Plan, Setup, Vector};
+use crate::shared::Shared;
 use crate::world::{Kind, ReservationKind};
 
+mod answers;
 mod endings;
 
 /// Bytes by class, sorted, without zeros.
@@ -56,12 +57,41 @@ pub(crate) struct Actor {
     pub(crate) asked: Option<(AccountId, usize, Vector, Vector)>,
     /// Of one that ends with its parts: the stage whose slots it still has.
     pub(crate) ended_in: Option<usize>,
+    /// It is in flight, although it stands before its first stage: admitted to a load, or to enter that stage once more.
+    pub(crate) admitted: bool,
+    /// It stays so when it takes its request back.
+    pub(crate) stays: bool,
+    /// The age of the request that it was admitted by, and the one that its next request has.
+    pub(crate) admitted_at: Option<u64>,
+    pub(crate) place: Option<u64>,
+    /// It was told that it cannot go on.
+    pub(crate) told: bool,
+    /// It runs alone, in these accounts.
+    pub(crate) alone: Vec<AccountId>,
+    pub(crate) stage_retries_left: u8,
+    pub(crate) restarts_left: u8,
+    /// The plans that it cannot go by any more since a device was lost, bit by bit.
+    pub(crate) forgotten: u32,
+}
+
+impl Actor {
+    /// It was admitted and has not ended.
+    pub(crate) fn in_flight(&self) -> bool {
+        match self.at {
+            At::Running(_) | At::Ending => true,
+            At::Waiting(stage) | At::Between(stage) => stage > 0 || self.admitted,
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) ledger: LedgerState,
     pub(crate) actors: Vec<Actor>,
+    pub(crate) shared: Vec<Shared>,
+    /// The devices that were lost.
+    pub(crate) lost: Vec<u16>,
     pub(crate) resizes_done: usize,
     pub(crate) closed: bool,
     arrivals: u64,
@@ -71,15 +101,17 @@ pub(crate) struct State {
 #[derive(Clone, Debug)]
 pub(crate) enum Happened {
     Granted(usize, usize),
+    /// To the load of what it needs.
+    Admitted(usize),
     Refused(usize, String),
 }
 
 impl State {
     pub(crate) fn new(setup: &Setup<'_>) -> State {
         let actor = |actor: usize| {
-            let (withdraws_left, retries_left) = match setup.kind(actor) {
-                Kind::Job(job) => (job.withdraws, job.retries),
-                Kind::Reservation(_) => (0, 0),
+            let [withdraws_left, retries_left, stage_retries_left, restarts_left] = match setup.kind(actor) {
+                Kind::Job(job) => [job.withdraws, job.retries, job.stage_retries, job.restarts],
+                Kind::Reservation(_) => [0; 4],
             };
             Actor {
                 at: At::Absent,
@@ -99,10 +131,21 @@ impl State {
                 inherited: Vec::new(),
                 asked: None,
                 ended_in: None,
+                admitted: false,
+                stays: false,
+                admitted_at: None,
+                place: None,
+                told: false,
+                alone: Vec::new(),
+                stage_retries_left,
+                restarts_left,
+                forgotten: 0,
             }
         };
         let actors = (0..setup.names.len()).map(actor).collect();
-        State { ledger: setup.ledger.clone(), actors, resizes_done: 0, closed: false, arrivals: 0 }
+        let shared = setup.world.residencies.iter().map(Shared::new).collect();
+        let ledger = setup.ledger.clone();
+        State { ledger, actors, shared, lost: Vec::new(), resizes_done: 0, closed: false, arrivals: 0 }
     }
 
     /// What an actor should hold by its own account.
@@ -127,7 +170,7 @@ impl State {
                 }
             }
         }
-        demand.iter().collect()
+        demand.iter().filter(|entry| !lost::is_lost_resource(self, entry.0)).collect()
     }
 
     /// A job that is not admitted goes by the profile that stands for it until then.
@@ -140,13 +183,7 @@ impl State {
 
     /// Whether parts of a job have been admitted and have not ended.
     pub(crate) fn has_parts_in_flight(&self, setup: &Setup<'_>, actor: usize) -> bool {
-        let in_flight = |at: At| match at {
-            At::Running(_) => true,
-            At::Waiting(stage) | At::Between(stage) => stage > 0,
-            At::Ending => true,
-            _ => false,
-        };
-        setup.parts(actor).any(|part| in_flight(self.actors[part].at))
+        setup.parts(actor).any(|part| self.actors[part].in_flight())
     }
 
     /// Lets an event happen, which must be possible here.
@@ -173,14 +210,23 @@ impl State {
                 step.ask(actor, stage)?;
             }
             Event::Fail(actor) => step.fail(actor)?,
-            Event::DropResults(actor) | Event::Return(actor) => step.drop_all(actor)?,
+            Event::DropResults(actor) | Event::Return(actor) | Event::Freed(actor) => step.let_go(actor)?,
             Event::DropAllResults(actor) => {
                 for sibling in setup.siblings(actor) {
                     if step.state.actors[sibling].at == At::Results {
-                        step.drop_all(sibling)?;
+                        step.let_go(sibling)?;
                     }
                 }
             }
+            Event::RetryStage(actor) => step.retry_stage(actor)?,
+            Event::Restart(actor) => step.restart(actor)?,
+            Event::TakeLoad(actor) => step.take_load(actor)?,
+            Event::ReturnFromLoad(residency) => step.return_from_load(residency)?,
+            Event::Loaded(residency) => step.loaded(residency)?,
+            Event::GiveUpLoad(residency) => step.give_up_load(residency, false)?,
+            Event::FailLoad(residency) => step.give_up_load(residency, true)?,
+            Event::Gone(residency) => step.memory_gone(residency)?,
+            Event::Lose(number) => step.lose(number)?,
             Event::Resize(number) => {
                 step.state.resizes_done += 1;
                 let (account, of, limit) = setup.resizes[number];
@@ -203,15 +249,15 @@ impl State {
 }
 
 /// One event on its way.
-struct Step<'a> {
-    setup: &'a Setup<'a>,
-    state: &'a mut State,
-    out: Vec<Outcome>,
+pub(crate) struct Step<'a> {
+    pub(crate) setup: &'a Setup<'a>,
+    pub(crate) state: &'a mut State,
+    pub(crate) out: Vec<Outcome>,
     happened: Vec<Happened>,
 }
 
 impl Step<'_> {
-    fn id(&self, actor: usize) -> OwnerId {
+    pub(crate) fn id(&self, actor: usize) -> OwnerId {
         self.state.actors[actor].id.expect("the ledger knows it")
     }
 
@@ -220,7 +266,7 @@ impl Step<'_> {
         self.state.arrivals += 1;
         let waiting = &mut self.state.actors[actor];
         waiting.at = At::Waiting(stage);
-        waiting.arrived = self.state.arrivals;
+        waiting.arrived = waiting.place.take().unwrap_or(self.state.arrivals);
         waiting.passed = 0;
     }
 
@@ -229,15 +275,33 @@ impl Step<'_> {
         let mut spec = JobSpec::new(&self.setup.names[actor], job.profile.clone()).priority(job.priority);
         spec.urgent = job.urgent;
         spec.alternatives.clone_from(&job.alternatives);
+        (spec.restarts, spec.alone_if_oversize) = (job.keeps, job.alone);
+        for need in self.setup.needs(actor) {
+            spec = spec.needs(self.setup.residencies[*need]);
+        }
+        let lost = |plan: &Plan| self.setup.needs_lost(self.state, plan, 0..self.setup.stages(actor));
+        let plans = self.setup.plans(actor).iter().enumerate();
+        let forgotten = plans.filter(|(_, plan)| lost(plan)).fold(0, |gone, (at, _)| gone | 1 << at);
+        let is_lost = lost::is_refused_at_once(self.setup, self.state, actor);
+        let known = &mut self.state.actors[actor];
+        (known.admitted, known.stays, known.told) = (false, false, false);
+        (known.admitted_at, known.place, known.forgotten) = (None, None, if is_lost { 0 } else { forgotten });
+        known.alone.clear();
         if let Some(parent) = self.setup.parent(actor) {
             return self.submit_part(actor, parent, spec);
         }
         let account = self.setup.home(actor);
         let fits = rules::attainable(self.setup, self.state, actor);
+        let alone = self.setup.job(actor).alone && self.setup.needs(actor).is_empty();
         match self.state.ledger.submit(account, spec) {
+            Ok(_) if is_lost => Err(Broken::new(Rule::Lost, "a job that needs a lost device is taken on".into())),
+            Err(SubmitError::Lost(_)) if is_lost => self.gone(actor, "needs a device that was lost"),
             Ok(id) => {
-                self.state.actors[actor].id = Some(id);
-                if let Err(unattainable) = fits {
+                (self.state.actors[actor].id, self.state.actors[actor].choice) =
+                    (Some(id), self.state.ledger.choice(id));
+                if let Err(unattainable) = fits
+                    && !alone
+                {
                     return Err(Broken::new(
                         Rule::NeverFits,
                         format!("{} is taken on, but {unattainable}", self.setup.names[actor]),
@@ -253,7 +317,8 @@ impl Step<'_> {
 
     fn submit_part(&mut self, actor: usize, parent: usize, spec: JobSpec) -> Result<(), Broken> {
         let name = &self.setup.names[actor];
-        let room = family::plan_with_room(self.setup, self.state, actor);
+        let is_lost = lost::is_refused_at_once(self.setup, self.state, actor);
+        let room = family::plan_with_room(self.setup, self.state, actor).filter(|_| !is_lost);
         let spec = spec.part_of_owner(self.state.ledger.as_parent(self.id(parent)));
         match (self.state.ledger.submit(self.setup.home(actor), spec), room) {
             (Ok(id), Some(plan)) => {
@@ -262,6 +327,7 @@ impl Step<'_> {
                 self.state.follow_choice(actor);
                 self.ask(actor, 0)
             }
+            (Err(SubmitError::Lost(_)), None) if is_lost => self.gone(actor, "needs a device that was lost"),
             (Err(SubmitError::BeyondParent { .. }), None) => self.gone(actor, "beyond its parent's claim"),
             (Ok(_), None) => {
                 Err(Broken::new(Rule::NeverFits, format!("{name} is taken on, but its parent has no room for it")))
@@ -293,6 +359,9 @@ impl Step<'_> {
                 }
                 self.pass_on()
             }
+            Err(ReserveError::Lost(_)) if self.setup.is_lost(self.state, kind.class) => {
+                self.gone(actor, "needs a device that was lost")
+            }
             Err(ReserveError::NeverFits(_)) if fits.is_err() => self.gone(actor, "never fits"),
             Err(ReserveError::Closed { .. }) if self.state.closed => self.gone(actor, "closed"),
             Err(error) => Err(Broken::new(Rule::NeverFits, format!("refused although it fits: {error}"))),
@@ -305,16 +374,34 @@ impl Step<'_> {
         Ok(())
     }
 
-    fn ask(&mut self, actor: usize, stage: usize) -> Result<(), Broken> {
-        let in_the_way = stage > 0 && family::is_in_the_way_of_its_parts(self.setup, self.state, actor, stage);
+    pub(crate) fn ask(&mut self, actor: usize, stage: usize) -> Result<(), Broken> {
+        let in_flight = self.state.actors[actor].in_flight();
+        let must_change = lost::is_out_of_reach(self.setup, self.state, actor, stage);
+        let is_lost = must_change && !lost::has_another_way(self.setup, self.state, actor);
+        let in_the_way = in_flight && family::is_in_the_way_of_its_parts(self.setup, self.state, actor, stage);
         let parent = self.setup.parent(actor);
         let is_orphan = parent.is_some_and(|parent| !family::has_room_for_parts(self.state, parent));
         self.waits(actor, stage);
         let id = self.id(actor);
         let facts = Facts::of(self.setup, self.state);
         let me = facts.owners.into_iter().find(|owner| owner.actor == actor).expect("the ledger knows it");
+        let beyond = |at: usize| me.held[at] + me.need.as_ref().map_or(0, |need| need[at]) > me.claim[at];
+        let is_beyond = in_flight && (0..me.held.len()).any(beyond);
         self.state.actors[actor].asked = Some((me.account, self.state.ledger.choice(id), me.claim, me.leaves));
         match self.state.ledger.enter(0, id, stage, &mut self.out) {
+            Ok(()) if must_change && !is_lost => {
+                self.state.changes_its_way(self.setup, actor);
+                self.pass_on()
+            }
+            Ok(()) if is_lost => Err(Broken::new(Rule::Lost, "a stage that needs a lost device is waited for".into())),
+            Err(EnterError::Lost(_)) if is_lost => {
+                self.state.actors[actor].at = At::Between(stage);
+                self.cannot_go_on(actor, "needs a device that was lost")
+            }
+            Err(EnterError::BeyondClaim { .. }) if is_beyond => {
+                self.state.actors[actor].at = At::Between(stage);
+                self.cannot_go_on(actor, "goes beyond its claim with what it kept")
+            }
             Ok(()) if in_the_way => {
                 let why = "it enters a stage beside which there is no room for its unfinished parts".into();
                 Err(Broken::new(Rule::Answer, why))
@@ -324,13 +411,13 @@ impl Step<'_> {
                 self.happened.push(Happened::Refused(actor, "its parts have not ended".into()));
                 Ok(())
             }
-            Err(EnterError::ParentEnded { .. }) if is_orphan && stage == 0 => {
+            Err(EnterError::ParentEnded { .. }) if is_orphan && !in_flight => {
                 self.gone(actor, "its parent has ended")?;
                 self.forget(actor)
             }
             Ok(()) => self.pass_on(),
             Err(error)
-                if stage == 0 && (self.state.closed || rules::attainable(self.setup, self.state, actor).is_err()) =>
+                if !in_flight && (self.state.closed || rules::attainable(self.setup, self.state, actor).is_err()) =>
             {
                 // A limit was lowered, or the ledger closed, since it was submitted.
                 self.gone(actor, &error.to_string())?;
@@ -346,7 +433,7 @@ impl Step<'_> {
         self.return_extra(actor)?;
         if self.state.actors[actor].abandoned {
             self.end_grant(actor);
-            self.ends_with_its_parts(actor, stage);
+            self.ends_with_its_parts(actor, Some(stage));
             if !matches!(self.state.actors[actor].at, At::Ending) {
                 self.state.actors[actor].at = At::Gone;
             }
@@ -410,7 +497,8 @@ impl Step<'_> {
         let id = self.id(actor);
         let left = std::mem::take(&mut self.state.actors[actor].left);
         let unattached: Vec<(Class, Bytes)> = left.into_iter().map(|(class, bytes)| (class, Bytes(bytes))).collect();
-        self.state.actors[actor].released = false;
+        let known = &mut self.state.actors[actor];
+        (known.released, known.stays, known.admitted) = (false, false, false);
         self.state.ledger.end_stage(id, &unattached, &mut self.out);
     }
 
@@ -471,7 +559,7 @@ impl Step<'_> {
         self.pass_on()
     }
 
-    fn return_extra(&mut self, actor: usize) -> Result<(), Broken> {
+    pub(crate) fn return_extra(&mut self, actor: usize) -> Result<(), Broken> {
         if let Some((class, bytes)) = self.state.actors[actor].extra.take() {
             let id = self.id(actor);
             self.state.ledger.drop_piece(id, class, Bytes(bytes), &mut self.out);
@@ -493,108 +581,7 @@ impl Step<'_> {
         self.pass_on()
     }
 
-    /// Passes what was granted or refused on to the actors.
-    fn pass_on(&mut self) -> Result<(), Broken> {
-        let mut outcomes: Vec<Outcome> = std::mem::take(&mut self.out);
-        while let Some(outcome) = outcomes.first() {
-            let (Outcome::Granted(id, _) | Outcome::Refused(id, _)) = outcome;
-            let actor = self.state.actors.iter().position(|actor| actor.id == Some(*id));
-            let Some(actor) = actor else {
-                return Err(Broken::new(Rule::Answer, format!("an answer for nobody: {outcome:?}")));
-            };
-            let At::Waiting(stage) = self.state.actors[actor].at else {
-                let name = &self.setup.names[actor];
-                return Err(Broken::new(Rule::Answer, format!("{name} does not wait, but: {outcome:?}")));
-            };
-            match outcome {
-                Outcome::Granted(_, granted) => {
-                    order::check(self.setup, self.state, actor, &outcomes)?;
-                    bypass::count(self.setup, self.state, actor, &outcomes);
-                    self.granted(actor, stage, granted)?;
-                }
-                Outcome::Refused(_, refusal) => self.refused(actor, stage, refusal)?,
-            }
-            outcomes.remove(0);
-            outcomes.append(&mut self.out);
-        }
-        for actor in 0..self.state.actors.len() {
-            self.state.follow_choice(actor);
-        }
-        Ok(())
-    }
-
-    fn granted(&mut self, actor: usize, stage: usize, granted: &Granted) -> Result<(), Broken> {
-        // What it holds has not changed yet, but for what it goes by from here on.
-        let before = self.state.holdings(self.setup, actor);
-        self.state.actors[actor].choice = self.state.ledger.choice(self.id(actor));
-        let missing: Vec<(Resource, u64)> = match self.setup.kind(actor) {
-            Kind::Reservation(kind) => {
-                let held = self.piece(actor, kind.class);
-                vec![(kind.class.into(), kind.levels[stage].0 - held)]
-            }
-            Kind::Job(_) => self.setup.profile(self.state, actor).stages()[stage]
-                .peak
-                .iter()
-                .map(|(resource, peak)| {
-                    let held = before.iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1);
-                    (resource, peak.saturating_sub(held))
-                })
-                .filter(|entry| entry.1 != 0)
-                .collect(),
-        };
-        let mut got = granted.to_vec();
-        got.sort();
-        if got != missing {
-            let name = &self.setup.names[actor];
-            return Err(Broken::new(Rule::Whole, format!("{name} is missing {missing:?} and was granted {got:?}")));
-        }
-        let is_job = matches!(self.setup.kind(actor), Kind::Job(_));
-        let granted_actor = &mut self.state.actors[actor];
-        granted_actor.at = At::Running(stage);
-        for (resource, amount) in got {
-            if let Some(class) = class_of(resource) {
-                let held = if is_job { &mut granted_actor.left } else { &mut granted_actor.pieces };
-                let before = of(held, class);
-                set(held, class, before + amount);
-            }
-        }
-        self.happened.push(Happened::Granted(actor, stage));
-        Ok(())
-    }
-
-    fn refused(&mut self, actor: usize, stage: usize, refusal: &Refusal) -> Result<(), Broken> {
-        let name = Arc::clone(&self.setup.names[actor]);
-        let justified = match refusal {
-            Refusal::Closed => self.state.closed,
-            Refusal::ParentEnded => {
-                self.setup.parent(actor).is_some_and(|parent| !family::has_room_for_parts(self.state, parent))
-            }
-            Refusal::NeverFits(_) => rules::attainable(self.setup, self.state, actor).is_err(),
-            Refusal::LoadFailed { .. } | Refusal::Lost(_) => false,
-        };
-        if stage > 0 || !justified {
-            return Err(Broken::new(Rule::Answer, format!("{name} is refused for no good reason: {refusal:?}")));
-        }
-        let why = match refusal {
-            Refusal::Closed => "closed",
-            Refusal::ParentEnded => "its parent has ended",
-            Refusal::NeverFits(_) => "never fits any more",
-            Refusal::Lost(_) => "needs a device that was lost",
-            Refusal::LoadFailed { .. } => "what it needs could not be loaded",
-        };
-        self.gone(actor, why)?;
-        match self.setup.kind(actor) {
-            Kind::Job(_) => {
-                let id = self.id(actor);
-                self.state.actors[actor].id = None;
-                self.state.ledger.end(id, &mut self.out);
-            }
-            Kind::Reservation(_) => self.state.actors[actor].id = None,
-        }
-        Ok(())
-    }
-
-    fn piece(&self, actor: usize, class: Class) -> u64 {
+    pub(crate) fn piece(&self, actor: usize, class: Class) -> u64 {
         of(&self.state.actors[actor].pieces, class)
     }
 }

@@ -7,6 +7,7 @@ use plimsoll::ledger::state::Kind as ComponentKind;
 
 use crate::event::{At, Event};
 use crate::setup::Setup;
+use crate::shared::Residence;
 use crate::state::{Happened, State};
 use crate::view::View;
 use crate::world::Kind;
@@ -78,13 +79,19 @@ impl Trace {
             Happened::Granted(actor, stage) => {
                 (setup.names[*actor].to_string(), format!("granted {}", setup.stage_name(*actor, *stage)))
             }
+            Happened::Admitted(actor) => {
+                (setup.names[*actor].to_string(), "admitted to the load of what it needs".to_owned())
+            }
             Happened::Refused(actor, why) => (setup.names[*actor].to_string(), format!("refused, {why}")),
         };
         self.steps.push(Step {
             event,
             who: match event {
                 Event::DropAllResults(_) => None,
-                event => event.actor().map(|actor| setup.names[actor].to_string()),
+                event => {
+                    let actor = event.actor().map(|actor| setup.names[actor].to_string());
+                    actor.or_else(|| event.residency().map(|at| setup.world.residencies[at].name.clone()))
+                }
             },
             what: what(setup, before, event),
             answers: happened.iter().map(answer).collect(),
@@ -151,6 +158,23 @@ fn what(setup: &Setup<'_>, before: &State, event: Event) -> String {
             Kind::Reservation(_) => unreachable!("reservations have no results"),
         },
         Event::Return(_) => "is dropped".into(),
+        Event::RetryStage(actor) => format!("has to do {} again, asks for it", name(actor, stage(actor))),
+        Event::Restart(actor) => match setup.job(actor).keeps {
+            true => format!("begins again with what it holds, asks for {}", name(actor, 0)),
+            false => format!("returns all and begins again, asks for {}", name(actor, 0)),
+        },
+        Event::Freed(_) => "is gone, and the reaper returns its bytes".into(),
+        Event::TakeLoad(actor) => {
+            let id = before.actors[actor].id.and_then(|id| before.ledger.next_load(id));
+            let of = id.map_or("?", |id| setup.world.residencies[setup.residency_of(id)].name.as_str());
+            format!("begins to load {of}")
+        }
+        Event::ReturnFromLoad(_) => "needs less than was declared, and the load returns the rest".into(),
+        Event::Loaded(_) => "is loaded".into(),
+        Event::GiveUpLoad(_) => "is not loaded after all: the load is given up".into(),
+        Event::FailLoad(_) => "cannot be loaded, and all who wait are told".into(),
+        Event::Gone(_) => "is gone from memory, and its bytes come back".into(),
+        Event::Lose(number) => format!("{} is lost", setup.world.losses[number]),
         Event::Resize(number) => match setup.resizes[number] {
             (_, ComponentKind::Space(space), limit) => format!("the limit of {space} is set to {}", Bytes(limit)),
             (_, ComponentKind::Slots(slots), limit) => format!("the number of {slots} is set to {limit}"),
@@ -184,5 +208,18 @@ fn held(setup: &Setup<'_>, state: &State) -> Vec<String> {
         }
         text
     };
-    components.map(text).collect()
+    let residencies = setup.world.residencies.iter().enumerate().filter_map(|(at, kind)| {
+        let view = crate::shared::view(setup, state, at);
+        let word = match crate::shared::residence(view.stand) {
+            Residence::Absent => return None,
+            Residence::Called => "to be loaded",
+            Residence::Loading => "being loaded",
+            Residence::Unwinding => "given up and not gone yet",
+            Residence::Resident if view.pins > 0 => "there, in use",
+            Residence::Resident => "there, used by nobody",
+            Residence::Evicting => "evicted and not gone yet",
+        };
+        Some(format!("{} {word}", kind.name))
+    });
+    components.map(text).chain(residencies).collect()
 }

@@ -8,6 +8,7 @@ use plimsoll::{Bytes, Class, Resource, Space};
 use crate::event::At;
 use crate::rules::{class_of, counts_in};
 use crate::setup::Setup;
+use crate::shared::{self, Residence};
 use crate::state::State;
 use crate::world::Kind;
 
@@ -28,7 +29,39 @@ pub struct ActorView<'a> {
     pub at: At,
 }
 
+/// A residency in a [`View`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResidencyView<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Where it stands.
+    pub stands: Residence,
+    /// How many jobs in flight pin it.
+    pub pins: u32,
+    /// What is held for it.
+    pub held: Bytes,
+}
+
 impl<'a> View<'a> {
+    /// Every residency of the world.
+    pub fn residencies(&self) -> impl Iterator<Item = ResidencyView<'a>> + use<'a> {
+        let (setup, state) = (self.setup, self.state);
+        setup.world.residencies.iter().enumerate().map(move |(at, kind)| {
+            let view = shared::view(setup, state, at);
+            ResidencyView { name: &kind.name, stands: shared::residence(view.stand), pins: view.pins, held: view.held }
+        })
+    }
+
+    /// The residency of this name.
+    pub fn residency(&self, name: &str) -> Option<ResidencyView<'a>> {
+        self.residencies().find(|residency| residency.name == name)
+    }
+
+    /// Whether a device was lost.
+    pub fn is_lost(&self, device: Space) -> bool {
+        device.device_number().is_some_and(|device| self.state.lost.contains(&device))
+    }
+
     /// Every job and reservation of the world.
     pub fn actors(&self) -> impl Iterator<Item = ActorView<'a>> + use<'a> {
         let (setup, state) = (self.setup, self.state);
@@ -51,7 +84,10 @@ impl<'a> View<'a> {
     pub fn held(&self, resource: impl Into<Resource>) -> u64 {
         let resource = resource.into();
         let held = (0..self.state.actors.len()).flat_map(|actor| self.state.holdings(self.setup, actor));
-        held.filter(|entry| entry.0 == resource).map(|entry| entry.1).sum()
+        let held: u64 = held.filter(|entry| entry.0 == resource).map(|entry| entry.1).sum();
+        let classes = self.setup.world.residencies.iter().map(|kind| Resource::from(kind.class));
+        let residencies = classes.zip(self.residencies()).filter(|(class, _)| *class == resource);
+        held + residencies.map(|(_, view)| view.held.0).sum::<u64>()
     }
 
     /// What is really held of a class, where a kind says that this differs from what it tells the ledger.

@@ -6,6 +6,7 @@ use plimsoll::ledger::state::Kind as Limited;
 use plimsoll::{Budget, Bytes, Class, Profile, Slots, Space};
 
 use crate::search;
+use crate::shared::ResidencyKind;
 use crate::view::View;
 use crate::{CheckError, Report};
 
@@ -25,6 +26,8 @@ pub struct World {
     pub(crate) actors: Vec<usize>,
     /// Of each actor, the one that it is a part of.
     pub(crate) parents: Vec<Option<usize>>,
+    pub(crate) residencies: Vec<ResidencyKind>,
+    pub(crate) losses: Vec<Space>,
     pub(crate) resizes: Vec<Resize>,
     pub(crate) closes: bool,
     pub(crate) invariants: Vec<(String, Invariant)>,
@@ -59,6 +62,8 @@ impl World {
             kinds: Vec::new(),
             actors: Vec::new(),
             parents: Vec::new(),
+            residencies: Vec::new(),
+            losses: Vec::new(),
             resizes: Vec::new(),
             closes: false,
             invariants: Vec::new(),
@@ -84,6 +89,22 @@ impl World {
     #[must_use]
     pub fn reservations(self, count: usize, kind: ReservationKind) -> World {
         self.with(count, Kind::Reservation(kind))
+    }
+
+    /// Adds a residency: loaded when the first job comes that [needs](JobKind::needs) it, shared by all that do, and
+    /// evicted when its room is needed and nobody pins it. The root pays for it.
+    #[must_use]
+    pub fn residency(mut self, residency: ResidencyKind) -> World {
+        self.residencies.push(residency);
+        self
+    }
+
+    /// Loses a device, at any moment: its memory, its lanes, and all that is held there. See
+    /// [`Ledger::retire`](plimsoll::Ledger::retire).
+    #[must_use]
+    pub fn loses(mut self, device: Space) -> World {
+        self.losses.push(device);
+        self
     }
 
     fn with(mut self, count: usize, kind: Kind) -> World {
@@ -174,6 +195,8 @@ impl std::fmt::Debug for World {
             .field("children", &self.children)
             .field("kinds", &self.kinds)
             .field("actors", &self.actors)
+            .field("residencies", &self.residencies)
+            .field("losses", &self.losses)
             .field("resizes", &self.resizes)
             .field("closes", &self.closes)
             .field("invariants", &self.invariants.iter().map(|entry| &entry.0).collect::<Vec<_>>())
@@ -200,6 +223,12 @@ pub struct JobKind {
     pub(crate) cancels: bool,
     pub(crate) withdraws: u8,
     pub(crate) fails: bool,
+    pub(crate) needs: Vec<String>,
+    pub(crate) stage_retries: u8,
+    pub(crate) restarts: u8,
+    pub(crate) keeps: bool,
+    pub(crate) alone: bool,
+    pub(crate) frees_later: bool,
     pub(crate) retries: u8,
     pub(crate) releases_early: bool,
     pub(crate) grows: Option<(Class, Bytes)>,
@@ -222,6 +251,12 @@ impl JobKind {
             cancels: false,
             withdraws: 0,
             fails: false,
+            needs: Vec::new(),
+            stage_retries: 0,
+            restarts: 0,
+            keeps: false,
+            alone: false,
+            frees_later: false,
             retries: 0,
             releases_early: false,
             grows: None,
@@ -321,6 +356,54 @@ impl JobKind {
         self
     }
 
+    /// Lets the jobs need a residency of the world, from their admission to their end: see
+    /// [`JobSpec::needs`](plimsoll::JobSpec::needs). Where it is not there, its load falls to one of those who wait for it.
+    #[must_use]
+    pub fn needs(mut self, residency: &str) -> JobKind {
+        self.needs.push(residency.into());
+        self
+    }
+
+    /// A stage may end without its having been done, up to `times` times in the life of a job, which stays in flight and
+    /// asks for it again: see [`Grant::retry`](plimsoll::ledger::Grant::retry).
+    #[must_use]
+    pub fn retries_stages(mut self, times: u8) -> JobKind {
+        self.stage_retries = times;
+        self
+    }
+
+    /// A job that is between two stages, or waits for one, may go back to before its first stage, up to `times` times. It
+    /// returns all that it holds, and asks for admission again, with the age of its first one: see
+    /// [`Job::restart`](plimsoll::ledger::Job::restart).
+    #[must_use]
+    pub fn restarts(mut self, times: u8) -> JobKind {
+        self.restarts = times;
+        self
+    }
+
+    /// The same, but it keeps what it holds and stays in flight: see [`JobSpec::restarts`](plimsoll::JobSpec::restarts).
+    #[must_use]
+    pub fn restarts_with_its_input(mut self, times: u8) -> JobKind {
+        (self.restarts, self.keeps) = (times, true);
+        self
+    }
+
+    /// Jobs whose claim is above a limit run alone instead of being refused: see
+    /// [`JobSpec::alone_if_oversize`](plimsoll::JobSpec::alone_if_oversize).
+    #[must_use]
+    pub fn alone_if_oversize(mut self) -> JobKind {
+        self.alone = true;
+        self
+    }
+
+    /// Results that are dropped go to the reaper: they are gone, and their bytes are back, at some later moment. See
+    /// [`Ledger::reaper`](plimsoll::Ledger::reaper).
+    #[must_use]
+    pub fn frees_later(mut self) -> JobKind {
+        self.frees_later = true;
+        self
+    }
+
     /// In any stage, a job may return what it will not keep before the stage ends; and what it has kept while it waits
     /// for the next one, which then gives it more.
     #[must_use]
@@ -356,6 +439,7 @@ pub struct ReservationKind {
     pub(crate) priority: i32,
     pub(crate) retained: bool,
     pub(crate) cancels: bool,
+    pub(crate) frees_later: bool,
     pub(crate) tries: Option<Bytes>,
 }
 
@@ -370,6 +454,7 @@ impl ReservationKind {
             priority: 0,
             retained: false,
             cancels: false,
+            frees_later: false,
             tries: None,
         }
     }
@@ -407,6 +492,13 @@ impl ReservationKind {
     #[must_use]
     pub fn cancels(mut self) -> ReservationKind {
         self.cancels = true;
+        self
+    }
+
+    /// When they are dropped they go to the reaper: they are gone, and their bytes are back, at some later moment.
+    #[must_use]
+    pub fn frees_later(mut self) -> ReservationKind {
+        self.frees_later = true;
         self
     }
 

@@ -84,6 +84,9 @@ pub enum What {
     Granted,
     /// A job that is larger than a limit is admitted all the same, alone. [`What::Granted`] follows.
     Forced,
+    /// A job was admitted to the load of what it needs: it is in flight from here on, and its request waits for that.
+    /// [`What::LoadStarted`] follows for each residency that nobody loads yet.
+    Admitted,
     /// A request was taken back: cancelled, or out of time.
     Withdrawn,
     /// A request was refused for good.
@@ -187,6 +190,7 @@ impl What {
             What::Submitted => "submitted",
             What::Asked => "asked",
             What::Granted => "granted",
+            What::Admitted => "admitted",
             What::Withdrawn => "withdrawn",
             What::Refused => "refused",
             What::StageEnded => "stage_ended",

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Step<'_> {
-    pub(super) fn cancel(&mut self, actor: usize) -> Result<(), Broken> {
+    pub(crate) fn cancel(&mut self, actor: usize) -> Result<(), Broken> {
         let id = self.id(actor);
         let at = self.state.actors[actor].at;
         let is_job = matches!(self.setup.kind(actor), Kind::Job(_));
@@ -18,9 +18,9 @@ impl Step<'_> {
             self.pass_on()?;
         }
         if let At::Waiting(stage) | At::Between(stage) = at
-            && let Some(before) = stage.checked_sub(1).filter(|_| is_job)
+            && is_job
         {
-            self.ends_with_its_parts(actor, before);
+            self.ends_with_its_parts(actor, stage.checked_sub(1));
         }
         // What a part holds when it ends would be its parent's.
         if self.setup.parent(actor).is_some() {
@@ -34,7 +34,7 @@ impl Step<'_> {
     }
 
     /// A part has ended: what it left is its parent's.
-    pub(super) fn end_part(&mut self, actor: usize, parent: usize) -> Result<(), Broken> {
+    pub(crate) fn end_part(&mut self, actor: usize, parent: usize) -> Result<(), Broken> {
         let id = self.id(actor);
         self.state.ledger.end(id, &mut self.out);
         let part = &mut self.state.actors[actor];
@@ -53,7 +53,7 @@ impl Step<'_> {
     }
 
     /// A job that was given up is over as soon as its last part is.
-    pub(super) fn wind_up(&mut self, actor: usize) {
+    pub(crate) fn wind_up(&mut self, actor: usize) {
         if self.state.actors[actor].at == At::Ending && !self.state.has_parts_in_flight(self.setup, actor) {
             let ended = &mut self.state.actors[actor];
             (ended.at, ended.id, ended.ended_in) = (At::Gone, None, None);
@@ -64,15 +64,15 @@ impl Step<'_> {
     }
 
     /// A job that is given up goes on to hold its slots while parts of it are in flight.
-    pub(super) fn ends_with_its_parts(&mut self, actor: usize, stage: usize) {
+    pub(crate) fn ends_with_its_parts(&mut self, actor: usize, stage: Option<usize>) {
         if self.state.has_parts_in_flight(self.setup, actor) {
             let ending = &mut self.state.actors[actor];
-            (ending.at, ending.ended_in) = (At::Ending, Some(stage));
+            (ending.at, ending.ended_in) = (At::Ending, stage);
         }
     }
 
     /// Puts what parts have left together with what the job has of the same class.
-    pub(super) fn take_in(&mut self, actor: usize) -> Result<(), Broken> {
+    pub(crate) fn take_in(&mut self, actor: usize) -> Result<(), Broken> {
         let id = self.id(actor);
         for (part, class, bytes) in std::mem::take(&mut self.state.actors[actor].inherited) {
             let piece = self.piece(actor, class);
@@ -86,13 +86,16 @@ impl Step<'_> {
         Ok(())
     }
 
-    pub(super) fn withdraw(&mut self, actor: usize) -> Result<(), Broken> {
+    pub(crate) fn withdraw(&mut self, actor: usize) -> Result<(), Broken> {
         let id = self.id(actor);
         self.state.actors[actor].withdraws_left -= 1;
         match self.state.actors[actor].at {
             At::Waiting(stage) => {
                 self.state.actors[actor].at = At::Between(stage);
                 self.state.ledger.withdraw(id, &mut self.out);
+                if stage == 0 && self.state.actors[actor].admitted && !self.state.actors[actor].stays {
+                    self.step_back(actor);
+                }
             }
             At::Running(stage) => {
                 // The grant arrived, and nobody took it.
@@ -102,13 +105,20 @@ impl Step<'_> {
                     left.into_iter().map(|(class, bytes)| (Resource::Class(class), bytes)).collect();
                 self.state.actors[actor].at = At::Between(stage);
                 let before: Vec<(Resource, u64)> = self.state.holdings(self.setup, actor);
-                for (resource, peak) in peak.iter().filter(|entry| class_of(entry.0).is_none()) {
+                let slots = |entry: &(Resource, u64)| {
+                    class_of(entry.0).is_none() && !lost::is_lost_resource(self.state, entry.0)
+                };
+                for (resource, peak) in peak.iter().filter(slots) {
                     let kept = before.iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1);
                     if peak > kept {
                         granted.push((resource, peak - kept));
                     }
                 }
                 self.state.ledger.undo_enter(id, stage, &granted, &mut self.out);
+                self.state.actors[actor].admitted = stage == 0;
+                if stage == 0 && !self.state.actors[actor].stays {
+                    self.step_back(actor);
+                }
             }
             _ => unreachable!("it waits, or has just been granted"),
         }
@@ -118,7 +128,7 @@ impl Step<'_> {
         self.pass_on()
     }
 
-    pub(super) fn fail(&mut self, actor: usize) -> Result<(), Broken> {
+    pub(crate) fn fail(&mut self, actor: usize) -> Result<(), Broken> {
         let id = self.id(actor);
         let At::Running(stage) = self.state.actors[actor].at else { unreachable!("a stage is running") };
         self.return_extra(actor)?;
@@ -130,15 +140,15 @@ impl Step<'_> {
         self.end_grant(actor);
         let again = self.state.actors[actor].retries_left > 0;
         self.state.actors[actor].at = if again { At::Failed } else { At::Gone };
-        self.ends_with_its_parts(actor, stage);
+        self.ends_with_its_parts(actor, Some(stage));
         self.pass_on()?;
         // A part may have been admitted by what the stage returned.
-        self.ends_with_its_parts(actor, stage);
+        self.ends_with_its_parts(actor, Some(stage));
         self.forget(actor)
     }
 
     /// The job's handle is dropped.
-    pub(super) fn forget(&mut self, actor: usize) -> Result<(), Broken> {
+    pub(crate) fn forget(&mut self, actor: usize) -> Result<(), Broken> {
         let id = self.id(actor);
         self.state.ledger.end(id, &mut self.out);
         let known = &mut self.state.actors[actor];
@@ -152,7 +162,7 @@ impl Step<'_> {
     }
 
     /// Drops every reservation that is out.
-    pub(super) fn drop_all(&mut self, actor: usize) -> Result<(), Broken> {
+    pub(crate) fn drop_all(&mut self, actor: usize) -> Result<(), Broken> {
         for (part, class, bytes) in std::mem::take(&mut self.state.actors[actor].inherited) {
             self.state.ledger.drop_piece(part, class, Bytes(bytes), &mut self.out);
             self.pass_on()?;

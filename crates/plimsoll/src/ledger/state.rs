@@ -367,6 +367,7 @@ impl LedgerState {
         self.note(id, What::Withdrawn);
         self.dequeue(id);
         self.leave_before_the_first_stage(id, out);
+        self.leave_loads(id);
         self.forget_if_gone(id);
         self.settle(out);
     }

@@ -116,11 +116,17 @@ impl LedgerState {
             self.grant_growth(out);
             self.grant_admissions(out);
             // A retained reservation that was just admitted may have left too little for others that wait.
-            if !self.recheck {
+            if self.recheck {
+                continue;
+            }
+            self.make_room();
+            // An eviction takes its time, but what its load had returned before is back at once.
+            if !std::mem::take(&mut self.residencies.came_back) || mutant!("nobody-told-of-loose-bytes") {
                 break;
             }
+            self.forget_unsafe();
+            self.account_reclaimable();
         }
-        self.make_room();
     }
 
     /// Grants an admission if it fits, is safe, and passes nobody who may not be passed, by the first plan by which all of

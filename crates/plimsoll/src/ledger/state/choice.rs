@@ -126,6 +126,11 @@ impl Plans {
         at.is_some()
     }
 
+    /// Makes a plan the one that stands for the job until it is admitted.
+    pub(super) fn stand_for(&mut self, at: usize) {
+        (self.at, self.nominal) = (at, at);
+    }
+
     /// Forgets the plans that `are_gone`, but not the one that a job in flight goes by, nor the last one that is left.
     pub(super) fn forget(&mut self, in_flight: bool, are_gone: impl Fn(&Plan) -> bool) {
         let going_by = in_flight.then_some(self.at);

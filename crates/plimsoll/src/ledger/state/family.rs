@@ -155,7 +155,7 @@ impl LedgerState {
     }
 
     /// The same, with one more part: what it leaves, and what it needs beside that.
-    fn family_need_with(&self, id: OwnerId, more: Option<(&Amounts, &Amounts)>) -> Amounts {
+    pub(super) fn family_need_with(&self, id: OwnerId, more: Option<(&Amounts, &Amounts)>) -> Amounts {
         let owner = &self.owners[id.0];
         let mut need = owner.held.clone();
         if let Some(Waiting { want, .. }) = owner.waiting.as_ref().filter(|_| owner.in_flight()) {
@@ -299,9 +299,9 @@ impl LedgerState {
         self.owners[id.0].phase = Phase::Fresh;
         self.in_flight.remove(id.0);
         self.leave_needs(id);
-        self.forget_lost_plans(id);
         if let Some(parent) = self.owners[id.0].family.parent {
             self.leave_family(id, FamilyBefore::default());
+            self.forget_lost_plans(id);
             self.reset_plan(id);
             self.lower_claim(parent);
             if matches!(self.owners[parent.0].declared, Declared::Job { ending: true, .. }) {
@@ -310,6 +310,7 @@ impl LedgerState {
                 self.end_if_done(parent, out);
             }
         } else {
+            self.forget_lost_plans(id);
             self.reset_plan(id);
         }
     }
@@ -342,6 +343,10 @@ impl LedgerState {
         let owner = &self.owners[id.0];
         if let Declared::Job { running: None, ending: true, .. } = owner.declared {
             if owner.family.running > 0 {
+                // It uses nothing any more, and loads nothing for its parts: these pin what they need themselves.
+                if !mutant!("ended-parent-keeps-its-load") {
+                    self.leave_needs(id);
+                }
                 self.lower_claim(id);
             } else {
                 self.finish(id, out);

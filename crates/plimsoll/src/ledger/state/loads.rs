@@ -127,11 +127,25 @@ impl LedgerState {
         let order = |job: &OwnerId| {
             let owner = &self.owners[job.0];
             let age = owner.waiting.as_ref().map_or(u64::MAX, |waiting| waiting.age);
-            (Some(*job) == before, std::cmp::Reverse(owner.priority), age)
+            // Who does not wait will not look whether a load falls to it, before it asks again.
+            (owner.waiting.is_none(), Some(*job) == before, std::cmp::Reverse(owner.priority), age)
         };
         match self.pinners(id).min_by_key(order) {
             Some(next) => self.call(id, next),
             None => self.bytes_are_back(id),
+        }
+    }
+
+    /// A job that stays in flight has taken its request back: what falls to it to be loaded falls to another one that waits.
+    pub(super) fn leave_loads(&mut self, id: OwnerId) {
+        if !self.owners.get(id.0).is_some_and(|owner| owner.pins) || mutant!("withdrawn-keeps-its-load") {
+            return;
+        }
+        for need in self.owners[id.0].needs.clone() {
+            let is_called = self.residencies.entry(need).residence == Residence::Loading(Loader::Called(id));
+            if is_called {
+                self.take_over(need, Some(id));
+            }
         }
     }
 

@@ -152,6 +152,8 @@ pub(super) struct Residencies {
     /// Eviction is tried: what could be evicted counts as free, and nothing is granted (`evict`).
     pub(super) probing: bool,
     pub(super) probed: Option<Amounts>,
+    /// An eviction has returned something at once.
+    pub(super) came_back: bool,
 }
 
 impl Residencies {
@@ -381,6 +383,7 @@ impl LedgerState {
         }
         self.in_flight.push(id.0);
         self.requeue(id, waiting);
+        self.note(id, What::Admitted);
         for need in self.owners[id.0].needs.clone() {
             if self.residencies.entry(need).residence == Residence::Absent {
                 self.begin_load(need, id);
@@ -462,6 +465,7 @@ impl LedgerState {
         self.note(owner, What::EvictionStarted);
         // Of a load that nobody wants any more: what is not in use goes back at once.
         self.give_back(owner, class.into(), loose);
+        self.residencies.came_back |= loose > 0;
         if is_there {
             self.residencies.orders.push(Order::Evict(id));
         }

@@ -60,6 +60,9 @@ impl LedgerState {
                 self.unlist(id);
             }
             self.owners[id.0].forget_lost(&lost);
+        }
+        // What a part may go by depends on what its parent claims by now.
+        for &id in &owners {
             self.forget_lost_plans(id);
         }
         let residencies: Vec<ResidencyId> =
@@ -151,14 +154,50 @@ impl LedgerState {
             let mut resources = plan.profile.stages()[from..].iter().flat_map(|stage| stage.peak.iter());
             resources.any(|(resource, _)| accounts.is_lost(resource.into()))
         };
-        // A part has no other plan than the one for which its parent has room.
-        if ended || is_part && !in_flight {
+        if ended {
             return;
+        }
+        if is_part && !in_flight {
+            return self.choose_another_way(id);
         }
         plans.forget(in_flight, is_lost);
         if !in_flight {
             self.reset_plan(id);
         }
+    }
+
+    /// Lets a part that is not admitted go by the first plan without a lost device for which its parent has room, if there
+    /// is one; otherwise it goes by the plan that it had, and is refused.
+    fn choose_another_way(&mut self, id: OwnerId) {
+        let Some(parent) = self.owners[id.0].family.parent else { return };
+        let Declared::Job { plans, .. } = &self.owners[id.0].declared else { return };
+        let is_left = |plan: &Plan| {
+            let mut resources = plan.profile.stages().iter().flat_map(|stage| stage.peak.iter());
+            !resources.any(|(resource, _)| self.accounts.is_lost(resource.into()))
+        };
+        // With itself out of the sum of those that are not ended.
+        let others = |state: &mut LedgerState| std::mem::take(&mut state.owners[parent.0].family.parts);
+        let mut candidates: SmallVec<[(usize, Amounts, Amounts); 4]> = SmallVec::new();
+        for (at, plan) in plans.iter().enumerate().filter(|(_, plan)| is_left(plan)) {
+            candidates.push((at, plan.leaves.clone(), plan.needs_beside_its_leavings()));
+        }
+        let parts = others(self);
+        self.owners[parent.0].family.parts = parts.iter().copied().filter(|part| *part != id).collect();
+        let chosen = candidates.into_iter().find(|(_, leaves, needs)| {
+            let need = self.family_need_with(parent, Some((leaves, needs)));
+            let claim = &self.owners[parent.0].claim;
+            need.iter().all(|(component, needed)| needed <= claim.of(component))
+        });
+        self.owners[parent.0].family.parts = parts;
+        let Some((chosen, ..)) = chosen.filter(|_| !mutant!("part-without-another-way")) else { return };
+        let (accounts, owner) = (&self.accounts, &mut self.owners[id.0]);
+        let Declared::Job { plans, .. } = &mut owner.declared else { unreachable!("looked at above") };
+        plans.stand_for(chosen);
+        plans.forget(false, |plan| {
+            let mut resources = plan.profile.stages().iter().flat_map(|stage| stage.peak.iter());
+            resources.any(|(resource, _)| accounts.is_lost(resource.into()))
+        });
+        self.reset_plan(id);
     }
 
     /// The first thing that some stages need of a lost device.

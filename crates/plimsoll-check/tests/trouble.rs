@@ -1,0 +1,324 @@
+//! Every reachable state of worlds in which things go wrong, or go: residencies that are loaded, given up, evicted and taken
+//! over; devices that are lost; stages and jobs that begin again; jobs that run alone; buffers that are freed later.
+//! A floor under the number of states, and under the kinds of events that happen, keeps the search from shrinking.
+
+use std::time::Duration;
+
+use plimsoll::{Budget, Bytes, Class, Demand, Profile, Slots, Space};
+use plimsoll_check::{JobKind, ReservationKind, ResidencyKind, World};
+
+const A: Class = Class::new("a", Space::HOST);
+const B: Class = Class::new("b", Space::device(0));
+const C: Class = Class::new("c", Space::device(1));
+const KEY: Class = Class::new("key", Space::HOST);
+const TABLE: Class = Class::new("table", Space::device(0));
+const LANE: Slots = Slots::new("lane");
+const GPU: Slots = Slots::lane(0);
+
+fn host(a: u64) -> Demand {
+    Demand::new().bytes(A, Bytes(a))
+}
+
+fn both(a: u64, b: u64) -> Demand {
+    host(a).bytes(B, Bytes(b))
+}
+
+fn budget(a: u64, b: u64) -> Budget {
+    Budget::new().space(Space::HOST, Bytes(a)).space(Space::device(0), Bytes(b)).slots(LANE, 1).bypass(1)
+}
+
+fn profile<const N: usize>(stages: [(Demand, Demand); N]) -> Profile {
+    const NAMES: [&str; 3] = ["first", "second", "third"];
+    stages.into_iter().zip(NAMES).fold(Profile::new(), |profile, ((peak, keep), name)| profile.stage(name, peak, keep))
+}
+
+/// One stage on the host.
+fn one(a: u64) -> Profile {
+    profile([(host(a), host(0))])
+}
+
+/// Made on the host, computed on the device.
+fn partition() -> Profile {
+    profile([(host(1), host(1)), (both(2, 1).slots(LANE, 1), host(0))])
+}
+
+fn key(name: &str, bytes: u64) -> ResidencyKind {
+    ResidencyKind::new(name, KEY, Bytes(bytes))
+}
+
+#[track_caller]
+fn holds(name: &str, floor: usize, happens: &[&str], world: World) {
+    match world.explore() {
+        Ok(report) => {
+            println!("{name}: {report}");
+            assert!(report.states >= floor, "{name}: {} states, of {floor} at least", report.states);
+            for event in happens {
+                assert!(report.events.contains_key(event), "{name}: {event} never happens: {:?}", report.events);
+            }
+        }
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+#[test]
+fn residencies_that_do_not_all_fit() {
+    const LOADS: [&str; 3] = ["take load", "loaded", "gone"];
+    for bypass in [0, 1] {
+        let world = World::new(budget(5, 1).bypass(bypass))
+            .residency(key("small", 2))
+            .residency(key("large", 3))
+            .jobs(2, JobKind::new("small", partition()).needs("small"))
+            .jobs(1, JobKind::new("large", one(2)).needs("large"))
+            .jobs(1, JobKind::new("plain", one(4)));
+        holds(&format!("share and evict, K={bypass}"), 365, &LOADS, world);
+    }
+    let world = World::new(budget(5, 2))
+        .residency(key("key", 2))
+        .residency(ResidencyKind::new("table", TABLE, Bytes(1)))
+        .jobs(2, JobKind::new("job", partition()).needs("key").needs("table").cancels())
+        .jobs(1, JobKind::new("device", profile([(both(0, 2), host(0))])).priority(1));
+    holds("on the host and on the device", 557, &LOADS, world);
+    let dear = key("dear", 2).rebuild(Duration::from_secs(1));
+    let world = World::new(budget(6, 1))
+        .residency(dear)
+        .residency(key("cheap", 2))
+        .jobs(1, JobKind::new("one", one(1)).needs("dear"))
+        .jobs(1, JobKind::new("other", one(1)).needs("cheap"))
+        .jobs(1, JobKind::new("third", one(4)).withdraws(1));
+    holds("dear and cheap", 400, &LOADS, world);
+}
+
+/// Two jobs, each of which has room for its key or for its work, but not both beside the other: whoever is admitted to the
+/// load must be able to finish.
+#[test]
+fn a_load_is_an_admission_and_must_be_safe() {
+    let world = World::new(budget(5, 1))
+        .residency(key("one", 2))
+        .residency(key("other", 2))
+        .jobs(1, JobKind::new("one", one(3)).needs("one"))
+        .jobs(1, JobKind::new("other", one(3)).needs("other"));
+    holds("two keys, and room for one of them", 25, &["take load", "gone"], world);
+}
+
+#[test]
+fn loads_that_go_wrong() {
+    let world = World::new(budget(5, 1))
+        .residency(key("key", 3).gives_up(2))
+        .jobs(3, JobKind::new("job", one(2)).needs("key").cancels());
+    holds("given up, and the loader cancelled", 268, &["give up load", "cancel", "gone"], world);
+    let world = World::new(budget(5, 1))
+        .residency(key("key", 3).fails(1).gives_up(1))
+        .jobs(2, JobKind::new("job", one(2)).needs("key"))
+        .jobs(1, JobKind::new("plain", one(4)).withdraws(1));
+    holds("failed for all who wait", 374, &["fail load", "withdraw"], world);
+    let world = World::new(budget(5, 1))
+        .residency(key("key", 3).returns(Bytes(1)).gives_up(1))
+        .jobs(2, JobKind::new("job", one(1)).needs("key").cancels())
+        .jobs(2, JobKind::new("plain", one(3)));
+    holds("loads that need less than was declared", 1394, &["return from load", "give up load"], world);
+}
+
+#[test]
+fn residencies_while_limits_change_and_the_ledger_closes() {
+    let world = World::new(budget(6, 1))
+        .residency(key("key", 2))
+        .jobs(2, JobKind::new("job", partition()).needs("key").fails())
+        .jobs(1, JobKind::new("plain", one(3)))
+        .resize(Space::HOST, Bytes(4))
+        .resize(Space::HOST, Bytes(5))
+        .closes();
+    holds("residencies, resized and closed", 596, &["resize", "close", "gone"], world);
+    let world = World::new(budget(6, 1).urgent_reserve(Space::HOST, Bytes(2)))
+        .child("tenant", Budget::new().space(Space::HOST, Bytes(3)))
+        .residency(key("key", 2))
+        .jobs(1, JobKind::new("tenant's", one(2)).child("tenant").needs("key"))
+        .jobs(1, JobKind::new("tenant's large", one(3)).child("tenant").cancels())
+        .jobs(1, JobKind::new("urgent", one(2)).urgent().needs("key"))
+        .jobs(1, JobKind::new("plain", one(4)));
+    holds("residencies, a child and a reserve", 528, &["gone"], world);
+    let world = World::new(budget(5, 1))
+        .residency(key("key", 2))
+        .jobs(2, JobKind::new("job", one(2)).needs("key"))
+        .reservations(1, ReservationKind::new("cache", A, Bytes(1)).grows_to(Bytes(3)).cancels())
+        .reservations(1, ReservationKind::new("stays", A, Bytes(1)).retained());
+    holds("residencies beside reservations", 361, &["gone", "grow"], world);
+}
+
+#[test]
+fn parts_that_share_what_their_parent_needs() {
+    let part = one(2);
+    let parent = Profile::new().stage("split", host(1), host(1)).parts(2, &part).stage("join", host(2), host(0));
+    let world = World::new(budget(6, 1))
+        .residency(key("key", 2).gives_up(1))
+        .jobs(2, JobKind::new("parent", parent.clone()).needs("key").cancels())
+        .jobs(1, JobKind::new("part", part.clone()).part_of("parent").needs("key").withdraws(1));
+    let withdraws = World::new(budget(6, 1))
+        .residency(key("key", 2))
+        .jobs(1, JobKind::new("parent", parent).needs("key").withdraws(1))
+        .jobs(1, JobKind::new("part", part).part_of("parent").needs("key"))
+        .jobs(1, JobKind::new("plain", one(3)).needs("key"));
+    holds("a parent that takes its request back", 236, &["take load", "withdraw"], withdraws);
+    holds("parts with residencies", 3533, &["take load", "gone", "withdraw"], world);
+}
+
+#[test]
+fn a_device_is_lost() {
+    let world = World::new(budget(5, 1).slots(GPU, 1))
+        .jobs(2, JobKind::new("partition", partition()).retries_stages(1))
+        .jobs(1, JobKind::new("lane", profile([(both(1, 1).slots(GPU, 1), both(1, 1)), (both(2, 1), host(0))])))
+        .jobs(1, JobKind::new("plain", one(3)))
+        .reservations(1, ReservationKind::new("scratch", B, Bytes(1)).cancels())
+        .loses(Space::device(0));
+    holds("lost, with jobs and reservations", 7540, &["lose", "retry stage"], world);
+    let leaves = profile([(both(1, 1), both(1, 1)), (both(2, 2), both(1, 1))]);
+    let world = World::new(budget(5, 3))
+        .jobs(2, JobKind::new("leaves", leaves).restarts(1))
+        .jobs(1, JobKind::new("partition", partition()).restarts_with_its_input(1))
+        .loses(Space::device(0))
+        .resize(Space::HOST, Bytes(4));
+    holds("lost, with results on it", 3158, &["lose", "restart", "drop results", "resize"], world);
+}
+
+#[test]
+fn a_device_is_lost_with_residencies() {
+    let world = World::new(budget(5, 3))
+        .residency(key("key", 2))
+        .residency(ResidencyKind::new("table", TABLE, Bytes(2)).gives_up(1).returns(Bytes(1)))
+        .jobs(2, JobKind::new("job", partition()).needs("key").needs("table"))
+        .jobs(1, JobKind::new("device", profile([(both(1, 2), host(0))])))
+        .loses(Space::device(0));
+    holds("lost, with residencies", 1417, &["lose", "take load", "loaded", "give up load", "gone"], world);
+    let slow = profile([(host(1), host(1)), (host(3), host(0))]);
+    let world = World::new(budget(4, 2))
+        .residency(ResidencyKind::new("table", TABLE, Bytes(1)))
+        .jobs(2, JobKind::new("job", partition()).or(slow).needs("table").cancels().retries_stages(1))
+        .jobs(1, JobKind::new("plain", one(2)))
+        .loses(Space::device(0));
+    holds("lost, with the residency of jobs that are given up", 1409, &["lose", "retry stage", "cancel"], world);
+}
+
+#[test]
+fn a_device_is_lost_with_parts() {
+    let part = profile([(both(1, 1), host(1))]);
+    let parent = || Profile::new().stage("split", host(1), host(1)).parts(2, &part).stage("join", host(3), host(0));
+    let world = World::new(budget(6, 2))
+        .jobs(2, JobKind::new("parent", parent()).cancels())
+        .jobs(2, JobKind::new("part", part.clone()).part_of("parent").fails())
+        .loses(Space::device(0));
+    holds("lost, with parts", 1146, &["lose", "fail", "cancel"], world);
+}
+
+/// Where the device that a part was to be computed on is lost, it goes by another plan for which its parent has room.
+#[test]
+fn a_part_whose_device_is_lost_goes_by_another_plan() {
+    let here = profile([(both(1, 1), host(1))]);
+    let there = profile([(host(1).bytes(C, Bytes(1)), host(1))]);
+    let slow = one(2);
+    let parent =
+        |part: &Profile| Profile::new().stage("split", host(1), host(1)).parts(2, part).stage("join", host(3), host(0));
+    let two = || budget(6, 1).space(Space::device(1), Bytes(1));
+    let room_for_both = parent(&profile([(both(2, 1).bytes(C, Bytes(1)), host(1))]));
+    let world = World::new(two())
+        .jobs(1, JobKind::new("parent", room_for_both.clone()).cancels())
+        .jobs(2, JobKind::new("part", here.clone()).or(there.clone()).part_of("parent").withdraws(1))
+        .jobs(1, JobKind::new("plain", profile([(both(2, 1), host(0))])))
+        .loses(Space::device(0));
+    holds("another device", 646, &["lose", "withdraw"], world);
+    let world = World::new(two())
+        .jobs(2, JobKind::new("parent", parent(&here)).cancels())
+        .jobs(1, JobKind::new("part", here.clone()).or(slow.clone()).part_of("parent").withdraws(1))
+        .loses(Space::device(0));
+    holds("another way that needs more than there is room for", 1077, &["lose", "withdraw"], world);
+    let world = World::new(two())
+        .jobs(1, JobKind::new("parent", room_for_both).cancels())
+        .jobs(2, JobKind::new("part", here).or(there).or(slow).part_of("parent").retries_stages(1))
+        .loses(Space::device(0))
+        .loses(Space::device(1));
+    holds("both devices", 539, &["lose", "retry stage"], world);
+}
+
+/// A job in flight that comes to a stage which needs a lost device goes by another plan, if that is safe.
+#[test]
+fn a_job_whose_device_is_lost_goes_by_another_plan() {
+    let here = profile([(host(1), host(1)), (both(2, 1), host(0))]);
+    let slow = profile([(host(1), host(1)), (host(3), host(0))]);
+    for bypass in [0, 1] {
+        let world = World::new(budget(4, 1).bypass(bypass))
+            .jobs(2, JobKind::new("job", here.clone()).or(slow.clone()).cancels().withdraws(1))
+            .jobs(1, JobKind::new("plain", one(2)))
+            .loses(Space::device(0));
+        holds(&format!("another plan, K={bypass}"), 972, &["lose", "withdraw"], world);
+    }
+}
+
+#[test]
+fn stages_are_run_again_and_jobs_begin_again() {
+    for bypass in [0, 1] {
+        let world = World::new(budget(5, 1).bypass(bypass))
+            .jobs(2, JobKind::new("again", partition()).retries_stages(1))
+            .jobs(1, JobKind::new("from the start", partition()).restarts(1).pauses())
+            .jobs(1, JobKind::new("plain", one(3)).cancels());
+        holds(&format!("again, K={bypass}"), 5617, &["retry stage", "restart"], world);
+        let long = profile([(host(2), host(1)), (host(2), host(2)), (host(4), host(1))]);
+        let world = World::new(budget(6, 1).bypass(bypass))
+            .jobs(1, JobKind::new("keeps", long).restarts_with_its_input(1).retries_stages(1))
+            .jobs(1, JobKind::new("from the start", partition()).restarts(2).retries_stages(1))
+            .jobs(1, JobKind::new("plain", one(3)));
+        holds(&format!("again with the input, K={bypass}"), 2616, &["retry stage", "restart"], world);
+    }
+    let part = one(2);
+    let parent = Profile::new().stage("split", host(1), host(1)).parts(2, &part).stage("join", host(3), host(0));
+    let world = World::new(budget(6, 1))
+        .residency(key("key", 1))
+        .jobs(2, JobKind::new("parent", parent).needs("key").restarts(1).retries_stages(1))
+        .jobs(1, JobKind::new("part", part).part_of("parent").retries_stages(1).cancels());
+    holds("again, with parts and a residency", 3788, &["retry stage", "restart", "take load"], world);
+}
+
+#[test]
+fn jobs_larger_than_a_limit_run_alone() {
+    let large = profile([(host(2), host(2)), (host(6).slots(LANE, 1), host(1))]);
+    for bypass in [0, 1] {
+        let world = World::new(budget(5, 1).bypass(bypass))
+            .jobs(2, JobKind::new("large", large.clone()).alone_if_oversize().cancels().retries_stages(1))
+            .jobs(2, JobKind::new("partition", partition()));
+        holds(&format!("alone, K={bypass}"), 493, &["retry stage", "cancel"], world);
+    }
+    let world = World::new(budget(6, 1))
+        .child("tenant", Budget::new().space(Space::HOST, Bytes(3)))
+        .jobs(1, JobKind::new("tenant's", one(4)).child("tenant").alone_if_oversize())
+        .jobs(1, JobKind::new("tenant's small", one(2)).child("tenant"))
+        .jobs(2, JobKind::new("ours", one(2)))
+        .jobs(1, JobKind::new("large", one(7)).alone_if_oversize().withdraws(1))
+        .reservations(1, ReservationKind::new("stays", A, Bytes(1)).retained());
+    holds("alone in a child", 3828, &["withdraw"], world);
+    let world = World::new(budget(5, 2))
+        .jobs(2, JobKind::new("large", large).alone_if_oversize().restarts(1))
+        .jobs(1, JobKind::new("partition", partition()))
+        .resize(Space::HOST, Bytes(7))
+        .resize(Space::HOST, Bytes(4))
+        .loses(Space::device(0));
+    holds("alone, or not", 1811, &["resize", "lose", "restart"], world);
+}
+
+#[test]
+fn buffers_are_freed_later() {
+    let leaves = profile([(host(2), host(2))]);
+    let world = World::new(budget(5, 1))
+        .residency(key("key", 1))
+        .jobs(3, JobKind::new("leaves", leaves).needs("key").frees_later())
+        .reservations(1, ReservationKind::new("scratch", A, Bytes(2)).grows_to(Bytes(3)).frees_later());
+    holds("the reaper", 488, &["freed", "gone", "grow"], world);
+}
+
+#[test]
+fn fewer_lanes_while_devices_and_residencies_come_and_go() {
+    let lanes = profile([(host(1).slots(LANE, 1), host(1).slots(LANE, 1)), (both(2, 1).slots(LANE, 2), host(0))]);
+    let world = World::new(budget(5, 1).slots(LANE, 3))
+        .residency(key("key", 1))
+        .jobs(3, JobKind::new("two lanes", lanes).needs("key").cancels())
+        .resize_slots(LANE, 2)
+        .resize_slots(LANE, 1)
+        .loses(Space::device(0));
+    holds("fewer lanes", 932, &["resize", "lose", "take load"], world);
+}
