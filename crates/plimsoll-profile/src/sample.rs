@@ -174,7 +174,7 @@ impl Default for Reader {
 }
 
 /// A text as a string of JSON.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 

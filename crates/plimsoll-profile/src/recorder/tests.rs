@@ -1,0 +1,181 @@
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use plimsoll::{Bytes, Class, Ledger, Space};
+
+use super::*;
+use crate::diagnose::Books;
+use crate::sample::Reader;
+use crate::trace;
+
+const PROVERS: Class = Class::new("provers", Space::HOST);
+/// Names the ring of the process that is to be killed.
+const RING: &str = "PLIMSOLL_TEST_RING";
+
+fn small() -> u64 {
+    HEADER_BYTES + MARKS * MARK_BYTES as u64 + 4 * SLOT_BYTES as u64
+}
+
+fn events(recording: &Recording) -> Vec<trace::Event> {
+    trace::Reader::new(recording.trace().as_bytes()).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+/// Not a test by itself: it is started by the next one, and killed.
+#[test]
+fn a_process_that_will_be_killed() {
+    let Ok(path) = std::env::var(RING) else { return };
+    let recorder = Arc::new(Recorder::create(Path::new(&path), FILE_BYTES).unwrap());
+    let ledger = Ledger::unlimited();
+    ledger.observe(recorder.clone());
+    let mut reader = Reader::new().without_others();
+    let mut held = Vec::new();
+    for number in 0.. {
+        let name = format!("partition {number}");
+        held.push(ledger.reserve(PROVERS, Bytes(1 << 20)).name(&name).try_now().unwrap());
+        if held.len() > 40 {
+            held.drain(..20);
+        }
+        let snapshot = ledger.snapshot();
+        recorder.sample(&reader.sample(snapshot.time), &snapshot);
+        if number == 200 {
+            println!("ready");
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_process_recorded_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ring");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "recorder::tests::a_process_that_will_be_killed", "--nocapture"])
+        .env(RING, &path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ready = BufReader::new(child.stdout.take().unwrap()).lines().any(|line| line.unwrap().contains("ready"));
+    // SIGKILL: nothing of it runs any more.
+    child.kill().unwrap();
+    let status = child.wait().unwrap();
+    assert!(ready && std::os::unix::process::ExitStatusExt::signal(&status) == Some(9), "{status:?}");
+
+    let recording = Recording::read(&path).unwrap();
+    assert_eq!(recording.damaged, 0);
+    let series = recording.series().unwrap();
+    assert!(series.moments.len() > 100, "{}", series.moments.len());
+    let mark = recording.mark.as_ref().expect("a high-water mark");
+    assert!(mark.resident_bytes > 0 && mark.held_bytes >= 40 << 20, "{mark:?}");
+    assert!(mark.holders[0].who.starts_with("partition ") && mark.holders[0].at.as_ref().unwrap().contains("tests.rs"));
+    assert!(mark.in_words().contains("\"partition "), "{}", mark.in_words());
+    // Who held what at the end, and where it was asked for.
+    let last = series.moments.last().unwrap();
+    assert_eq!(last.held, series.rests.iter().map(|rest| rest.bytes).sum::<u64>());
+    assert!(last.held >= 20 << 20);
+}
+
+/// Whatever was overwritten, what is held at the end comes out right.
+#[test]
+fn sums_are_right_when_the_ring_went_round() {
+    // Wherever the slots are cut.
+    for pad in 0..8 {
+        check_sums(pad);
+    }
+}
+
+fn check_sums(pad: usize) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ring");
+    let recorder = Arc::new(Recorder::create(&path, small()).unwrap());
+    let ledger = Ledger::unlimited();
+    ledger.observe(recorder.clone());
+    let kept: Vec<_> =
+        (0..3).map(|i| ledger.reserve(PROVERS, Bytes(1000 + i)).name("kept \"long\"").try_now().unwrap()).collect();
+    drop(ledger.reserve(PROVERS, Bytes(9)).name(&"p".repeat(1 + pad * 37)).try_now().unwrap());
+    for size in 0..3000 {
+        drop(ledger.reserve(PROVERS, Bytes(1 + size)).name("short").try_now().unwrap());
+    }
+    let last = ledger.reserve(PROVERS, Bytes(77)).name("last").try_now().unwrap();
+    let snapshot = ledger.snapshot();
+    recorder.sample(&Sample { time: snapshot.time, ..Sample::default() }, &snapshot);
+    let recording = Recording::read(&path).unwrap();
+    assert!(recording.overwritten > 2 && recording.damaged == 0, "{recording:?}");
+    let mut books = Books::new();
+    let mut held = 0;
+    for event in events(&recording) {
+        if let trace::What::Changed { delta, .. } = event.what {
+            held += delta;
+        }
+        books.event(&event);
+    }
+    let expected = 1000 + 1001 + 1002 + 77;
+    assert_eq!((held, books.series().moments.last().unwrap().held), (expected, expected as u64));
+    assert_eq!(books.series().rests.iter().filter(|rest| &*rest.who == "kept \"long\"").count(), 3);
+    drop((kept, last));
+}
+
+#[test]
+fn a_damaged_slot_is_counted_and_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ring");
+    let recorder = Recorder::create(&path, small()).unwrap();
+    for number in 0..2500 {
+        recorder.line(&format!(r#"{{"time_ns":{number},"event":"x","text":"{}"}}"#, "y".repeat(60)));
+    }
+    let whole = Recording::read(&path).unwrap();
+    assert_eq!((whole.damaged, events(&whole).len() > 2000), (0, true));
+    let mut bytes = std::fs::read(&path).unwrap();
+    // One bit, in the middle of the second slot.
+    let at = (HEADER_BYTES as usize) + MARKS as usize * MARK_BYTES + SLOT_BYTES + 1000;
+    bytes[at] ^= 4;
+    std::fs::write(&path, &bytes).unwrap();
+    let hurt = Recording::read(&path).unwrap();
+    assert_eq!(hurt.damaged, 1);
+    assert!(events(&hurt).len() > 1000 && events(&hurt).len() < events(&whole).len());
+    // Any bit of the header, and any length: an error or a recording, never a panic.
+    for bit in (0..48 * 8).step_by(5) {
+        let mut header = bytes.clone();
+        header[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&path, &header).unwrap();
+        let _ = Recording::read(&path);
+    }
+    for length in [0, 1, 15, 16, 47, 48, 4096, 70_000, bytes.len() - 1] {
+        std::fs::write(&path, &bytes[..length]).unwrap();
+        let _ = Recording::read(&path);
+    }
+}
+
+#[test]
+fn what_is_no_recording_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x");
+    assert!(matches!(Recording::read(&path), Err(ReadError::Io(_))));
+    std::fs::write(&path, "{\"schema\":\"plimsoll.trace/1\"}\n").unwrap();
+    assert!(matches!(Recording::read(&path), Err(ReadError::NotARecording)));
+}
+
+/// `/dev/full` has no room: the error is told, and everything else goes on.
+#[test]
+fn a_full_disk_ends_the_recording_not_the_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let recorder = Recorder::create(&directory.path().join("ring"), small()).unwrap();
+    recorder.ring().file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let recorder = Arc::new(recorder);
+    let ledger = Ledger::unlimited();
+    ledger.observe(recorder.clone());
+    for _ in 0..500 {
+        drop(ledger.reserve(PROVERS, Bytes(1)).try_now().unwrap());
+    }
+    let error = recorder.take_error().expect("told");
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    assert!(recorder.take_error().is_none(), "once");
+    assert!(Recorder::create(Path::new("/nowhere/ring"), small()).is_err());
+}
+
+#[test]
+fn only_its_owner_may_read_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ring");
+    drop(Recorder::create(&path, small()).unwrap());
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
