@@ -4,7 +4,7 @@
 //! A second of the real proof is 8 ms here, and a GiB is 256 KiB, really allocated and touched. What many cores do for tens of
 //! seconds (the witness, the evaluation) is a sleep, which grows with the number of jobs beside it as memory bandwidth makes
 //! it grow; the device is one thread that sleeps for each job in turn. So two cores can stand for ninety-six and a GPU: what is
-//! measured is who lets which job go when, and what that holds in memory.
+//! measured is who lets which job go when, and what that holds in memory. `-- alone` leaves the peers out.
 
 #![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "the peers are not built on plimsoll's locks")]
 
@@ -30,6 +30,9 @@ struct Row {
 }
 
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some("alone") {
+        return alone();
+    }
     let unlimited = engine::run(Box::new(Unlimited), JOBS.0, JOBS.0);
     println!(
         "Plenty of memory, {} jobs. Steady state; the device's time is what unlimited memory keeps busy all the time.",
@@ -103,6 +106,15 @@ fn main() {
         "A pipeline whose jobs all wait for memory: {ticks} clock ticks of 10 ms of CPU in {:.1} s.",
         wall.as_secs_f64()
     );
+}
+
+/// Without the peers, but for the reference: for whoever tunes the pacer.
+fn alone() {
+    let unlimited = engine::run(Box::new(Unlimited), JOBS.0, JOBS.0);
+    let ours = ours::run(4096, JOBS.0);
+    let row = |policy, run| Row { policy, setting: String::new(), run };
+    print(&[row("unlimited", unlimited), row("plimsoll, paced", ours)]);
+    println!("plimsoll: {:.1} % of unlimited memory's throughput", 100.0 * ours.busy / unlimited.busy);
 }
 
 type Peer = (&'static str, Box<dyn Policy + Send>, usize);

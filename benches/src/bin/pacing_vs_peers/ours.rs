@@ -93,10 +93,11 @@ pub(crate) fn run(line: u64, jobs: usize) -> Run {
         let ropes: Vec<_> =
             pace.ropes.iter().map(|rope| format!("{} … {}: {}", rope.first, rope.last, rope.tokens)).collect();
         println!(
-            "(plimsoll at {}: drum {}, a = {:.1}, jobs from {})",
+            "(plimsoll at {}: drum {}, a = {:.1}, spread {:.3}, jobs from {})",
             work::units(line),
             pace.drum.unwrap_or("?"),
             pace.pace.on_the_way,
+            pace.pace.spread,
             ropes.join(", ")
         );
     }

@@ -2,7 +2,8 @@
 //!
 //! A stage's peak is computed from sizes by whoever wrote the stage, and may be wrong. What a run took from its grant at
 //! most, or asked for in vain, is put in relation to what was declared. The largest relation of the last [`WINDOW`] runs of
-//! a stage corrects what later jobs are admitted with: upwards always, downwards only if that was asked for. A correction
+//! a stage corrects what later jobs are admitted with: upwards always, downwards only if that was asked for, and never because of
+//! runs that failed. A correction
 //! never makes a job impossible that would fit as declared, and one odd job is forgotten after [`WINDOW`] others.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -80,12 +81,16 @@ impl Drifts {
     }
 
     /// A run of a stage has ended. `declared` is its profile as the user made it, `granted` the one it was admitted with.
-    pub(super) fn ran(&self, index: usize, declared: &StageProfile, granted: &StageProfile, grant: &Grant) {
+    /// One that failed (not `well`) may have done so before it took what it needs: it counts if it asked for more than it was given.
+    pub(super) fn ran(&self, index: usize, declared: &StageProfile, granted: &StageProfile, grant: &Grant, well: bool) {
         for (resource, peak) in declared.peak.iter() {
             let Resource::Class(class) = resource else { continue };
             // What it brought along is the peak that was admitted, less what came with the grant.
             let brought = granted.peak.of(class).saturating_sub(grant.given(class).0);
             let held = brought.saturating_add(grant.used(class).0);
+            if !well && grant.used(class) <= grant.given(class) && !mutant!("less-from-failed-runs") {
+                continue;
+            }
             let mut seen = lock(&self.seen);
             let runs = seen.entry((index, class)).or_default();
             if runs.len() == WINDOW {

@@ -107,6 +107,15 @@ pub struct Pacer {
     pace: Pace,
 }
 
+/// How many tokens a rope should have.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    /// With which next to nothing of the drum's time is lost.
+    wanted: f64,
+    /// With fewer it cannot be busy all the time, even if no time ever varies (Little's law).
+    least: f64,
+}
+
 impl Pacer {
     /// A pacer for a line with this layout and these ropes, the first of which is the source's.
     ///
@@ -272,13 +281,14 @@ impl Pacer {
         self.pace = pace;
         for (rope, target) in targets.into_iter().enumerate() {
             // No more jobs can be inside than are in the line.
-            let target = if rope == 0 { target } else { target.min(self.tokens[0] as f64) };
+            let most = if rope == 0 { f64::INFINITY } else { self.tokens[0] as f64 };
+            let target = Target { wanted: target.wanted.min(most), least: target.least.min(most) };
             self.aim(rope, target, pace.memory.is_some());
         }
     }
 
     /// The pace, and the number of tokens that each rope should have, before rounding.
-    fn targets(&self) -> Option<(Pace, Vec<f64>)> {
+    fn targets(&self) -> Option<(Pace, Vec<Target>)> {
         let (drum, interval) = self.find_drum()?;
         let interval = interval * self.times.doubt(|stage| self.layout.stages[stage].station == drum);
         let servers = self.layout.servers(drum).unwrap_or(1);
@@ -291,23 +301,32 @@ impl Pacer {
             let (load, times) = self.load(station)?;
             Some(rule::queue(self.layout.servers(station)?, load / interval, (spread + times.cv2()) / 2.0))
         });
-        let mut targets = vec![rule::work_in_progress(on_the_way, servers, spread, LOSS) + waiting.sum::<f64>()];
+        let wanted = rule::work_in_progress(on_the_way, servers, spread, LOSS) + waiting.sum::<f64>();
+        let mut targets = vec![Target { wanted, least: on_the_way + servers as f64 }];
         for rope in &self.ropes[1..] {
             let inside = |stage: usize| rope.spans(stage) && !at_drum(stage);
             let way = self.times.sum(|stage, times| inside(stage).then(|| times.held()));
             let mut drums = (0..self.layout.stages.len()).filter(|stage| at_drum(*stage));
             targets.push(if drums.all(|stage| rope.spans(stage)) {
-                rule::work_in_progress(way.mean / interval, servers, rule::spread(way.cv2(), drum_cv2), LOSS)
+                let way_of = way.mean / interval;
+                let wanted = rule::work_in_progress(way_of, servers, rule::spread(way.cv2(), drum_cv2), LOSS);
+                Target { wanted, least: way_of + servers as f64 }
             } else {
+                // The drum is elsewhere, so that here only what is on its way counts. A stretch with so many tokens is a
+                // station with so many servers, and must not be nearly as slow as the drum.
                 let span = self.times.sum(|stage, times| rope.spans(stage).then(|| times.held()));
-                rule::work_in_progress(span.mean / interval, 1, rule::spread(span.cv2(), drum_cv2), LOSS)
+                let inside = span.mean / interval;
+                let wanted = rule::work_in_progress(inside, 1, rule::spread(span.cv2(), drum_cv2), LOSS) - 1.0;
+                Target { wanted, least: inside / rule::BUSY_MAX }
             });
         }
-        let bounded = memory::Rooms::new(self).bound(interval, &targets);
+        let wanted: Vec<_> = targets.iter().map(|target| target.wanted).collect();
+        let bounded = memory::Rooms::new(self).bound(interval, &wanted);
         let (memory, interval) = bounded.as_ref().map_or((None, interval), |bound| (Some(bound.space), bound.interval));
         if let Some(bound) = bounded {
             // Rounding and the reluctance to change are for estimates; these are whole numbers that fit.
-            targets = bound.tokens.into_iter().zip(targets).map(|(fits, wanted)| fits.min(wanted.ceil())).collect();
+            let exact = |(fits, wanted): (f64, f64)| Target { wanted: fits.min(wanted.ceil()), least: 1.0 };
+            targets = bound.tokens.into_iter().zip(wanted).map(exact).collect();
         }
         let pace = Pace { drum: Some(drum), memory, interval_seconds: interval * 1e-9, on_the_way, spread };
         Some((pace, targets))
@@ -315,13 +334,16 @@ impl Pacer {
 
     /// Sets a rope's tokens, unless the target is so near that it may be chance. They at most double at a time, so that
     /// what a first few samples say by chance is corrected by the next ones before much is made of it.
-    fn aim(&mut self, rope: usize, target: f64, exact: bool) {
-        let target = if target.is_finite() { target.clamp(1.0, TOKENS_MAX as f64) } else { 1.0 };
+    ///
+    /// Half a token less than wanted costs next to nothing where times vary, for then it is a small part of the slack. Where
+    /// they do not there is no slack, and what Little's law asks for is not rounded down.
+    fn aim(&mut self, rope: usize, target: Target, exact: bool) {
+        let bounded = |target: f64| if target.is_finite() { target.clamp(1.0, TOKENS_MAX as f64) } else { 1.0 };
+        let (wanted, least) = (bounded(target.wanted), bounded(target.least * (1.0 - LOSS)));
+        let nearest = if exact { wanted } else { (wanted - 0.5).ceil().max(least.ceil()) };
         let tokens = self.tokens[rope] as f64;
-        if exact || target > tokens + 0.25 || target < tokens - 1.25 {
-            // What an inner rope lets in is large, so it gets what is nearest.
-            let whole = if exact { target } else { (target - if rope == 0 { 0.25 } else { 0.5 }).ceil() };
-            self.tokens[rope] = (whole as u64).clamp(1, 2 * self.tokens[rope] + 1);
+        if exact || nearest > tokens || wanted < tokens - 0.75 {
+            self.tokens[rope] = (nearest as u64).clamp(1, 2 * self.tokens[rope] + 1);
         }
     }
 

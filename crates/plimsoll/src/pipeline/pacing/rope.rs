@@ -25,6 +25,10 @@ impl Rope {
     ///
     /// A stage multiplies if it takes a space's bytes to half as much again as the job brought along, or more, and the
     /// increase is at least a quarter of the most that the job ever holds there: other ropes would cost and save nothing.
+    ///
+    /// Where such a stage also needs scratch beyond what it hands on, an eighth of that most or more, it has a rope of its own,
+    /// so that no more jobs are in it at once than it takes: when the drum has run dry for a moment, whoever may multiply would
+    /// otherwise do so side by side, with all the scratch that takes, and then wait for the drum together.
     pub fn of(profile: &Profile) -> Vec<Rope> {
         let stages = profile.stages();
         let mut ropes = vec![Rope { first: 0, last: stages.len().saturating_sub(1) }];
@@ -38,8 +42,12 @@ impl Rope {
                 }
                 let last = (first..stages.len()).find(|&stage| keeps[stage] <= brought + increase / 2);
                 let rope = Rope { first, last: last.unwrap_or(stages.len() - 1) };
-                if !ropes.contains(&rope) {
-                    ropes.push(rope);
+                let scratch = peak.saturating_sub(keeps[first]);
+                let own = (rope.last > first && scratch >= most.div_ceil(8)).then_some(Rope { first, last: first });
+                for rope in std::iter::once(rope).chain(own) {
+                    if !ropes.contains(&rope) {
+                        ropes.push(rope);
+                    }
                 }
             }
         }
@@ -83,7 +91,9 @@ mod tests {
     fn ropes_are_tied_where_bytes_multiply() {
         for (stages, inner) in [
             // The shape of a proof: witness, evaluation, device, finish.
-            (&[(4, 4), (20, 16), (16, 4), (7, 0)][..], &[(1, 2)][..]),
+            (&[(4, 4), (20, 16), (16, 4), (7, 0)][..], &[(1, 2), (1, 1)][..]),
+            // Hardly any scratch.
+            (&[(4, 4), (17, 16), (16, 4), (7, 0)], &[(1, 2)]),
             (&[(4, 4), (4, 4), (4, 0)], &[]),
             // A little more, or much more of a little.
             (&[(4, 4), (5, 0)], &[]),

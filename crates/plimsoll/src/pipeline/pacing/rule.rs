@@ -11,6 +11,9 @@
 /// Which part of the drum's time may be lost for want of work, by the source rope and by each other one.
 pub const LOSS: f64 = 0.003;
 
+/// A station that is busier than this counts as nearly as slow as the drum.
+pub(super) const BUSY_MAX: f64 = 0.9;
+
 /// The most tokens that a rope is ever given.
 pub(super) const TOKENS_MAX: u64 = 1 << 20;
 
@@ -80,7 +83,7 @@ pub fn utilisation(jobs: u64, on_the_way: f64, servers: u64, spread: f64) -> f64
 /// A station that is nearly as slow as the drum would need a queue without end to lose nothing; beyond 90 % the queue is
 /// no longer lengthened, and what is lost is lost.
 pub(super) fn queue(servers: u64, busy: f64, cv2: f64) -> f64 {
-    let busy = busy.clamp(0.0, 0.9);
+    let busy = busy.clamp(0.0, BUSY_MAX);
     let blocked = erlang_b(servers, busy * servers as f64);
     let waits = blocked / (1.0 - busy * (1.0 - blocked));
     waits * busy / (1.0 - busy) * cv2.clamp(0.0, 1.0)

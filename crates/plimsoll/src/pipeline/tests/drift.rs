@@ -77,6 +77,30 @@ fn less_is_given_only_if_asked_for_and_only_when_it_is_sure() {
 }
 
 #[test]
+fn runs_that_fail_before_they_take_what_they_need_teach_nothing() {
+    let (ledger, pool) = (ledger(CLAIM), pool(1));
+    let pipeline = Pipeline::builder(&ledger, &pool, |_: &bool| profile_of_one())
+        .stage("use", |cx, well: bool| {
+            if !well {
+                return Err(String::from("told to"));
+            }
+            cx.grant().take(SCRATCH, SCRATCH_BYTES).map(|scratch| scratch.bytes()).map_err(|error| error.to_string())
+        })
+        .learning(Learning::MoreAndLess)
+        .build()
+        .expect("a pipeline");
+    for _ in 0..2 * WINDOW {
+        pipeline.submit("job", false).expect("taken on").wait().expect_err("told to");
+    }
+    let taken = pipeline.submit("job", true).expect("taken on").wait();
+    assert_eq!(taken.map_err(|error| error.to_string()), Ok(SCRATCH_BYTES));
+}
+
+fn profile_of_one() -> Profile {
+    Profile::new().stage("use", Demand::new().bytes(SCRATCH, SCRATCH_BYTES), Demand::new())
+}
+
+#[test]
 fn a_correction_never_makes_a_job_impossible_and_is_forgotten_after_so_many_runs() {
     let (ledger, pool) = (ledger(CLAIM), pool(1));
     let pipeline = drifting(&ledger, &pool, Learning::More);

@@ -142,7 +142,8 @@ impl<E: Send + 'static> Trip<E> {
         if let Some(grant) = &grant {
             let index = papers.stage;
             let granted = &papers.job.profiles()[grant.choice()].stages()[index];
-            self.line.drifts.ran(index, &self.declared[grant.choice()].stages()[index], granted, grant);
+            let (declared, well) = (&self.declared[grant.choice()].stages()[index], matches!(outcome, Ok(Ok(_))));
+            self.line.drifts.ran(index, declared, granted, grant, well);
         }
         let (index, ran) = (papers.stage, started.elapsed());
         let ended = || self.stage_ended(index, ran);
