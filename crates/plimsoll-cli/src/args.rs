@@ -1,11 +1,15 @@
 //! The command line.
 
+mod simulate;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll::Bytes;
 
+use self::simulate::{PLAN_EXAMPLES, SIMULATE_EXAMPLES};
+pub use self::simulate::{Plan, Simulate};
 use crate::exit::Exit;
 
 const ABOUT: &str = "Proves files within a memory budget, and verifies the proofs.";
@@ -54,6 +58,12 @@ pub enum Command {
     /// Check a proof
     #[command(after_help = footer(VERIFY_EXAMPLES))]
     Verify(Verify),
+    /// Run a workload in virtual time: seconds a proof, memory, and whether the machine dies on the way
+    #[command(after_help = footer(SIMULATE_EXAMPLES))]
+    Simulate(Simulate),
+    /// How much memory a workload needs, what it reaches, and what would make it faster
+    #[command(after_help = footer(PLAN_EXAMPLES))]
+    Plan(Plan),
 }
 
 /// `plimsoll prove`.
@@ -181,7 +191,7 @@ mod tests {
         let parse = |size| {
             Cli::try_parse_from(["plimsoll", "prove", "x", "--memory", size]).map(|cli| match cli.command {
                 Command::Prove(prove) => prove.memory,
-                Command::Verify(_) => None,
+                _ => None,
             })
         };
         assert_eq!(parse("2GiB").unwrap(), Some(Bytes(2 << 30)));

@@ -88,6 +88,11 @@ impl Grid {
         self.rows.push(cells.into());
     }
 
+    /// The same with as many cells as the table happens to have columns.
+    pub fn add_row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
     fn line(&self, cells: &[&str], widths: &[usize]) -> String {
         let cells = self.columns.iter().zip(cells).zip(widths).map(|(((_, align), cell), width)| match align {
             Align::Left => format!("{cell:<width$}"),

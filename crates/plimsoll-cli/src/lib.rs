@@ -50,10 +50,14 @@ pub fn run() -> Exit {
     let (name, json) = match &cli.command {
         Command::Prove(args) => ("prove", args.json),
         Command::Verify(args) => ("verify", args.json),
+        Command::Simulate(args) => ("simulate", args.json),
+        Command::Plan(args) => ("plan", args.json),
     };
     let result = panic::catch_unwind(|| match &cli.command {
         Command::Prove(args) => commands::prove::run(args),
         Command::Verify(args) => commands::verify::run(args),
+        Command::Simulate(args) => commands::simulate::run(args),
+        Command::Plan(args) => commands::plan::run(args),
     });
     // The panic hook has printed what happened.
     let result =

@@ -12,14 +12,16 @@
 mod clock;
 mod core;
 mod memory;
-mod ours;
+pub(crate) mod ours;
 mod peers;
 mod plan;
 mod record;
 mod stats;
+mod trouble;
 
 pub use self::record::Sink;
 pub use self::stats::{End, Outcome};
+pub use self::trouble::Trouble;
 use crate::Workload;
 use crate::workload::PolicyKind;
 
@@ -61,6 +63,23 @@ pub fn simulate<'a>(workload: &'a Workload, options: Options<'a>) -> Outcome {
             let peers = peers::Peers::new(&mut core);
             core.run(peers)
         }
+    }
+}
+
+/// The same under our own policy with trouble in the way: see [`search`](crate::search).
+///
+/// # Panics
+///
+/// With another policy.
+pub fn simulate_troubled<'a>(workload: &'a Workload, options: Options<'a>, trouble: &mut Trouble) -> Outcome {
+    assert!(matches!(workload.policy.kind, PolicyKind::Plimsoll { .. }), "only our own policy is searched for trouble");
+    let mut core = core::Core::new(workload, options, false);
+    match ours::Ours::new(&mut core) {
+        Ok(ours) => {
+            let ours = ours.with_trouble(&mut core, trouble);
+            core.run(ours)
+        }
+        Err(why) => core.refused(why),
     }
 }
 

@@ -2,12 +2,16 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+pub mod from_trace;
 mod names;
+pub mod plan;
 pub mod policies;
 pub mod random;
+pub mod search;
+pub mod sweep;
 mod units;
 pub mod workload;
 
-pub use engine::{End, Options, Outcome, Sink, simulate};
+pub use engine::{End, Options, Outcome, Sink, Trouble, simulate, simulate_troubled};
 pub use units::Nanos;
 pub use workload::{Workload, WorkloadError};

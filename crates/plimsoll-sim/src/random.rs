@@ -65,6 +65,8 @@ pub enum Law {
     Exponential(Nanos),
     /// One of these, equally likely.
     Empirical(Vec<Nanos>),
+    /// These, one job after another, and again from the first.
+    Recorded(Vec<Nanos>),
 }
 
 /// 2^12 quantiles, between which a draw picks one.
@@ -77,6 +79,8 @@ pub struct Times {
     table: Vec<u64>,
     mean: u64,
     cv2: f64,
+    /// The table is in the order of jobs.
+    recorded: bool,
 }
 
 impl Times {
@@ -85,13 +89,16 @@ impl Times {
         let at = |n: usize| (n as f64 + 0.5) / QUANTILES as f64;
         let quantiles = |of: &dyn Fn(f64) -> f64| (0..QUANTILES).map(|n| of(at(n)).max(0.0)).collect::<Vec<f64>>();
         let (mean, table): (u64, Vec<f64>) = match law {
-            Law::Fixed(nanos) => return Times { table: vec![nanos.0], mean: nanos.0, cv2: 0.0 },
-            Law::Empirical(values) => {
+            Law::Fixed(nanos) => return Times { table: vec![nanos.0], mean: nanos.0, cv2: 0.0, recorded: false },
+            Law::Empirical(values) | Law::Recorded(values) => {
+                let recorded = matches!(law, Law::Recorded(_));
                 let mut table: Vec<u64> = values.iter().map(|value| value.0).collect();
-                table.sort_unstable();
+                if !recorded {
+                    table.sort_unstable();
+                }
                 let sum: u128 = table.iter().map(|value| u128::from(*value)).sum();
                 let mean = (sum / table.len().max(1) as u128) as u64;
-                return Times { cv2: cv2(&table, mean), mean, table };
+                return Times { cv2: cv2(&table, mean), mean, table, recorded };
             }
             Law::Uniform(low, high) => {
                 let (low, high) = (low.0 as f64, high.0 as f64);
@@ -109,7 +116,7 @@ impl Times {
         let sum: f64 = table.iter().sum();
         let scale = if sum > 0.0 { mean as f64 * QUANTILES as f64 / sum } else { 0.0 };
         let table: Vec<u64> = table.into_iter().map(|value| libm::round(value * scale) as u64).collect();
-        Times { cv2: cv2(&table, mean), mean, table }
+        Times { cv2: cv2(&table, mean), mean, table, recorded: false }
     }
 
     /// The time that these random bits stand for.
@@ -118,6 +125,11 @@ impl Times {
             [only] => *only,
             table => table[((u128::from(bits) * table.len() as u128) >> 64) as usize],
         }
+    }
+
+    /// The same for the job with this number, which matters where times were recorded.
+    pub(crate) fn pick_nth(&self, bits: u64, job: u64) -> u64 {
+        if self.recorded { self.table[(job % self.table.len() as u64) as usize] } else { self.pick(bits) }
     }
 
     /// The mean, in nanoseconds.

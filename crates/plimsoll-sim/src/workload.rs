@@ -108,6 +108,15 @@ pub enum Site {
     Lane,
     /// On a lane of a device, with the lease to compute.
     Device,
+    /// Elsewhere: a thread or a future of its own, of which there are as many as there are jobs.
+    Outside,
+}
+
+impl Site {
+    /// Whether it is on a lane of a device.
+    pub fn is_on_device(self) -> bool {
+        matches!(self, Site::Lane | Site::Device)
+    }
 }
 
 /// A stage of a job.
@@ -117,6 +126,8 @@ pub struct Stage {
     pub name: &'static str,
     /// Where it runs.
     pub on: Site,
+    /// How many jobs may be in it at once, where that is limited.
+    pub at_most: Option<u64>,
     /// How long it takes alone.
     pub time: Times,
     /// What it moves over PCIe, on top of that.
@@ -125,8 +136,8 @@ pub struct Stage {
     pub bandwidth_ppm: u64,
     /// What it makes.
     pub takes: Vec<Take>,
-    /// What of `takes` and of what it was brought is gone when it ends, by index into its holdings: see [`Holdings`].
-    pub frees: Vec<Class>,
+    /// What it holds and is gone when it ends: all bytes of a class, or so many.
+    pub frees: Vec<(Class, Option<u64>)>,
     /// Of a thousand million runs, how many fail: then the job is lost.
     pub failing_ppb: u64,
 }
@@ -166,7 +177,12 @@ impl Circuit {
             for take in stage.takes.iter().filter(|take| !take.scratch) {
                 add(&mut held, take.class, take.bytes);
             }
-            held.retain(|entry| !stage.frees.contains(&entry.0));
+            for &(class, bytes) in &stage.frees {
+                for entry in held.iter_mut().filter(|entry| entry.0 == class) {
+                    entry.1 = entry.1.saturating_sub(bytes.unwrap_or(u64::MAX));
+                }
+            }
+            held.retain(|entry| entry.1 > 0);
             all.push(Holdings { peak, keep: held.clone() });
         }
         // Whatever is left goes with the job.
@@ -178,7 +194,7 @@ impl Circuit {
 
     /// The first stage on a device.
     pub fn device_stage(&self) -> Option<usize> {
-        self.stages.iter().position(|stage| stage.on != Site::Worker)
+        self.stages.iter().position(|stage| stage.on.is_on_device())
     }
 
     /// The same, but that what stages on a device free of host memory stays until the job ends: data kept alive past its last use.
@@ -186,7 +202,7 @@ impl Circuit {
         let mut circuit = self.clone();
         let from = circuit.device_stage().unwrap_or(0);
         for stage in &mut circuit.stages[from..] {
-            stage.frees.retain(|class| class.space().device_number().is_some());
+            stage.frees.retain(|entry| entry.0.space().device_number().is_some());
         }
         circuit
     }

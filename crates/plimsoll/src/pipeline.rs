@@ -304,9 +304,9 @@ where
         if let Err(reason) = builder::same_stages(&profile, &self.line.stages) {
             return Err((input, reason));
         }
-        let class = self.line.paced.classify(&self.line.ledger, &profile);
         let mut profiles = vec![profile];
         profiles.extend(self.alternatives.iter().flat_map(|alternatives| alternatives(&input)));
+        let class = self.line.paced.classify(&self.line.ledger, &profiles);
         let job = match self.line.take_on(&profiles, &options, None) {
             Ok(job) => job,
             Err(reason) => return Err((input, reason.into())),

@@ -6,5 +6,6 @@ mod interrupt;
 mod key;
 mod main_job;
 mod proof;
+mod simulate;
 mod support;
 mod trace;

@@ -20,6 +20,8 @@ pub(super) enum Due {
     Wake,
     /// This job asks again.
     Again(u32),
+    /// This limit is set.
+    Resize(u32),
     /// A piece of what a stage grows by is there, for the timeline.
     Grown(u32),
 }

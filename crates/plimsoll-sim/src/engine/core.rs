@@ -53,6 +53,8 @@ pub(super) struct Job {
     pub(super) granted: u64,
     pub(super) began: u64,
     pub(super) runs: bool,
+    /// Its stage is granted, and it may wait for a worker.
+    pub(super) is_granted: bool,
     /// It is made, and no device has taken it.
     pub(super) in_backlog: bool,
     growing: Option<Growing>,
@@ -74,6 +76,8 @@ pub(super) struct StreamNow {
     to_come: u64,
     gap: Option<Times>,
     listed: VecDeque<u64>,
+    /// A closed loop: one comes for each that is done.
+    is_closed: bool,
     arrivals: u64,
     /// Those that have arrived and were not begun: when, and how many.
     arrived: VecDeque<(u64, u64)>,
@@ -174,6 +178,11 @@ impl<'a> Core<'a> {
                 _ => core.limit,
             };
             recorder.note(0, None, What::Resized { space: Space::HOST, limit: Bytes(limit) });
+            for device in 0..machine.devices {
+                let space = Space::device(device);
+                recorder.note(0, None, What::Resized { space, limit: Bytes(machine.device_memory) });
+                recorder.note(0, None, What::ResizedSlots { slots: Slots::lease(device), limit: 1 });
+            }
         }
         core
     }
@@ -185,6 +194,7 @@ impl<'a> Core<'a> {
                 to_come: stream.proofs,
                 gap: None,
                 listed: VecDeque::new(),
+                is_closed: matches!(stream.arrivals, Arrivals::ClosedLoop(_)),
                 arrivals: 0,
                 arrived: VecDeque::new(),
                 open: None,
@@ -348,6 +358,7 @@ impl<'a> Core<'a> {
             granted: self.now,
             began: self.now,
             runs: false,
+            is_granted: false,
             in_backlog: false,
             growing: None,
             pieces: 0,
@@ -409,7 +420,7 @@ impl<'a> Core<'a> {
         let job = &mut jobs[number as usize];
         let plan = &circuits[usize::from(job.circuit)].stages[usize::from(job.stage)];
         let bits = self.random.bits(u64::from(job.stream), job.serial, Use::Stage(u32::from(job.stage)));
-        let duration = (plan.time.pick(bits) + plan.transfer).max(1);
+        let duration = (plan.time.pick_nth(bits, job.serial) + plan.transfer).max(1);
         job.began = now;
         job.runs = true;
         job.duration = duration;
@@ -419,7 +430,7 @@ impl<'a> Core<'a> {
         clocks.press(now, plan.pressure);
         job.growing = (plan.grows_bytes > 0).then(|| clocks.grow(plan.clock, now, plan.grows_bytes, duration));
         clocks.set(plan.clock, now, duration, Due::StageEnd(number));
-        if plan.on != Site::Worker && std::mem::take(&mut job.in_backlog) {
+        if plan.on.is_on_device() && std::mem::take(&mut job.in_backlog) {
             self.backlog -= 1;
         }
         if self.recorder.is_some() && self.is_peer {
@@ -442,6 +453,7 @@ impl<'a> Core<'a> {
         }
         clocks.press(now, -plan.pressure);
         job.runs = false;
+        job.is_granted = false;
         let failed = plan.failing_ppb > 0 && {
             let bits = self.random.bits(u64::from(job.stream), job.serial, Use::Failure(u32::from(job.stage)));
             bits % 1_000_000_000 < plan.failing_ppb
@@ -456,11 +468,11 @@ impl<'a> Core<'a> {
         }
         match plan.on {
             Site::Worker => self.workers_free += 1,
-            Site::Lane => {}
+            Site::Lane | Site::Outside => {}
             Site::Device => self.device_time += now - job.began,
         }
-        let to_device = stages.get(usize::from(job.stage) + 1).is_some_and(|next| next.on != Site::Worker);
-        if !failed && plan.on == Site::Worker && to_device {
+        let to_device = stages.get(usize::from(job.stage) + 1).is_some_and(|next| next.on.is_on_device());
+        if !failed && !plan.on.is_on_device() && to_device {
             job.in_backlog = true;
             self.backlog += 1;
             self.backlog_peak = self.backlog_peak.max(self.backlog);
@@ -494,6 +506,17 @@ impl<'a> Core<'a> {
         }
     }
 
+    /// A job that waits between stages, or to start, is given up: what it kept is gone, and its proof is lost.
+    pub(super) fn give_up(&mut self, number: u32) {
+        if self.jobs[number as usize].stage == 0 {
+            let stream = usize::from(self.jobs[number as usize].stream);
+            self.streams[stream].asking -= 1;
+        }
+        self.throw_away(number);
+        self.thrown_away -= 1;
+        self.finish(number, true);
+    }
+
     /// A job is over.
     pub(super) fn finish(&mut self, number: u32, failed: bool) {
         let job = self.jobs.remove(number as usize);
@@ -510,8 +533,8 @@ impl<'a> Core<'a> {
         let Proof { arrived, lost, .. } = self.proofs.remove(job.proof as usize);
         self.proofs_left -= 1;
         let stream = &mut self.streams[usize::from(job.stream)];
-        if stream.to_come > 0 && stream.gap.is_none() && stream.listed.is_empty() {
-            // A closed loop: the next one is asked for.
+        if stream.to_come > 0 && stream.is_closed {
+            // The next one is asked for.
             stream.to_come -= 1;
             stream.arrived.push_back((self.now, 1));
         }

@@ -9,6 +9,8 @@ use plimsoll::{Budget, Bytes, Class, Demand, Profile, Slots, Space};
 use super::clock::Due;
 use super::core::{Admission, Core};
 use super::plan::CircuitPlan;
+use super::trouble::Trouble;
+use crate::random::Use;
 use crate::workload::{Machine, PolicyKind, Site, Workload, on_device};
 
 /// A pipeline: one for each circuit.
@@ -36,7 +38,7 @@ struct Store {
     payer: Option<OwnerId>,
 }
 
-pub(super) struct Ours {
+pub(crate) struct Ours<'t> {
     pub(super) state: LedgerState,
     lines: Vec<Line>,
     stores: Vec<Store>,
@@ -46,6 +48,7 @@ pub(super) struct Ours {
     out: Vec<Outcome>,
     /// How many jobs each device was given.
     given: Vec<u64>,
+    trouble: Option<&'t mut Trouble>,
 }
 
 /// The limits of a machine, as the ledger is given them.
@@ -78,11 +81,14 @@ pub(crate) fn profile(workload: &Workload, circuit: usize, device: u16) -> Profi
     each.fold(Profile::new(), |profile, (at, (stage, held))| {
         let mut peak = demand(&held.peak);
         let mut keep = demand(&held.keep);
-        if stage.on != Site::Worker {
+        if stage.on.is_on_device() {
             peak = peak.slots(Slots::lane(device), 1);
-            if circuit.stages.get(at + 1).is_some_and(|next| next.on != Site::Worker) {
+            if circuit.stages.get(at + 1).is_some_and(|next| next.on.is_on_device()) {
                 keep = keep.slots(Slots::lane(device), 1);
             }
+        }
+        if stage.at_most.is_some() {
+            peak = peak.slots(jobs_in(stage.name), 1);
         }
         if stage.on == Site::Device {
             peak = peak.slots(Slots::lease(device), 1);
@@ -91,16 +97,24 @@ pub(crate) fn profile(workload: &Workload, circuit: usize, device: u16) -> Profi
     })
 }
 
-/// Which station serves each stage, as the pipeline would lay it out.
-pub(crate) fn layout(workload: &Workload, circuit: usize, limits: &Budget, profile: &Profile) -> Layout {
-    let berth =
-        |stage: &crate::workload::Stage| Berth { stage: stage.name, on_pool: stage.on == Site::Worker, at_most: None };
-    let berths: Vec<Berth> = workload.circuits[circuit].stages.iter().map(berth).collect();
-    Layout::of(&berths, workload.machine.workers, |slots| limits.slots_of(slots), profile)
+/// The slots of a stage that only so many jobs may be in at once.
+fn jobs_in(stage: &str) -> Slots {
+    Slots::new(crate::names::lasting(&format!("jobs in {stage}")))
 }
 
-impl Ours {
-    pub(super) fn new(core: &mut Core<'_>) -> Result<Ours, String> {
+/// Which station serves each stage, as the pipeline would lay it out.
+pub(crate) fn layout(workload: &Workload, circuit: usize, limits: &Budget, profiles: &[Profile]) -> Layout {
+    let berth = |stage: &crate::workload::Stage| Berth {
+        stage: stage.name,
+        on_pool: stage.on == Site::Worker,
+        at_most: stage.at_most,
+    };
+    let berths: Vec<Berth> = workload.circuits[circuit].stages.iter().map(berth).collect();
+    Layout::of(&berths, workload.machine.workers, |slots| limits.slots_of(slots), profiles)
+}
+
+impl<'t> Ours<'t> {
+    pub(super) fn new(core: &mut Core<'_>) -> Result<Ours<'t>, String> {
         let workload = core.workload;
         let PolicyKind::Plimsoll { pacing, .. } = workload.policy.kind else { unreachable!("it is our own policy") };
         let limits = budget(workload);
@@ -125,7 +139,48 @@ impl Ours {
             .collect::<Result<_, String>>()?;
         let given = vec![0; usize::from(workload.machine.devices).max(1)];
         let (job_of, owner_of, out) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Ours { state, lines, stores, job_of, owner_of, out, given })
+        Ok(Ours { state, lines, stores, job_of, owner_of, out, given, trouble: None })
+    }
+
+    pub(super) fn with_trouble(mut self, core: &mut Core<'_>, trouble: &'t mut Trouble) -> Ours<'t> {
+        trouble.certify(core);
+        for (at, resize) in trouble.resizes.iter().enumerate() {
+            core.clocks.set(0, 0, resize.0, Due::Resize(at as u32));
+        }
+        self.trouble = Some(trouble);
+        self
+    }
+
+    /// Gives up one of the jobs that wait, by chance.
+    fn give_one_up(&mut self, core: &mut Core<'_>) {
+        let Some(trouble) = &self.trouble else { return };
+        let bits = core.random.bits(1 << 40, core.events, Use::Other(1));
+        if bits % 1000 >= trouble.cancelled_of_a_thousand {
+            return;
+        }
+        let waiting = |entry: &(usize, &super::core::Job)| !entry.1.runs && !entry.1.is_granted;
+        let count = core.jobs.iter().filter(waiting).count() as u64;
+        let Some(nth) = (bits >> 10).checked_rem(count) else { return };
+        let (number, job) = core.jobs.iter().filter(waiting).nth(nth as usize).expect("counted");
+        let (number, job, id) = (number as u32, *job, self.owner_of[number]);
+        self.state.withdraw(id, &mut self.out);
+        if let Some(before) = job.stage.checked_sub(1) {
+            let line = &self.lines[usize::from(job.circuit)];
+            let of_device = &line.keep[usize::from(before)];
+            let device = usize::from(job.device).min(of_device.len() - 1);
+            for &(class, bytes) in &of_device[device] {
+                self.state.release(id, class, bytes, &mut self.out);
+            }
+        }
+        self.state.end(id, &mut self.out);
+        core.give_up(number);
+        self.hear(core);
+    }
+
+    fn look(&mut self, core: &Core<'_>) {
+        if let Some(trouble) = self.trouble.as_mut().filter(|trouble| trouble.check) {
+            trouble.look(core, &mut self.state);
+        }
     }
 
     fn owner(&self, job: u32) -> OwnerId {
@@ -168,9 +223,14 @@ impl Ours {
         if core.jobs[job as usize].stage == 0 {
             core.started(job);
         }
-        core.jobs[job as usize].granted = core.now;
+        let now = &mut core.jobs[job as usize];
+        (now.granted, now.is_granted) = (core.now, true);
         match core.stage(job).on {
             Site::Worker => core.queue(job, false),
+            Site::Outside => {
+                core.begin(job);
+                self.state.note_of_job(id, What::Began { place: "runtime" });
+            }
             Site::Lane | Site::Device => {
                 // Where several devices have a profile each, the ledger says which one it is.
                 let (state, now) = (&self.state, core.jobs[job as usize]);
@@ -292,10 +352,12 @@ impl Line {
         let plan: &CircuitPlan = &core.circuits[circuit];
         let devices = if plan.device_stage.is_some() { workload.machine.devices } else { 1 };
         let profiles: Vec<Profile> = (0..devices).map(|device| profile(workload, circuit, device)).collect();
-        let layout = layout(workload, circuit, limits, &profiles[0]);
+        let layout = layout(workload, circuit, limits, &profiles);
         let mut pacer = Pacer::new(pacing, layout, Rope::of(&profiles[0]));
-        let class = pacer.classify(&profiles[0]);
-        let account = state.open_child(AccountId::ROOT, plan.circuit.name.clone(), &pacer.budget());
+        let class = pacer.classify_any(&profiles);
+        let own = plan.circuit.stages.iter().filter_map(|stage| Some((jobs_in(stage.name), stage.at_most?)));
+        let own = own.fold(pacer.budget(), |budget, (slots, count)| budget.slots(slots, count));
+        let account = state.open_child(AccountId::ROOT, plan.circuit.name.clone(), &own);
         let tied: Vec<Profile> = profiles.iter().map(|profile| pacer.tie(profile)).collect();
         let spec = |first: usize| {
             let mut spec = JobSpec::new(&plan.circuit.name, tied[first].clone()).priority(plan.circuit.priority);
@@ -314,9 +376,12 @@ impl Line {
             by_device(&gone.into_iter().filter(|entry| entry.1 > 0).collect::<Vec<_>>())
         };
         let mut spaces: Vec<Space> = Vec::new();
-        for (class, _) in plan.holdings.iter().flat_map(|held| &held.peak) {
-            if !spaces.contains(&class.space()) {
-                spaces.push(class.space());
+        for device in 0..devices {
+            for (class, _) in plan.holdings.iter().flat_map(|held| &held.peak) {
+                let space = on_device(*class, device).space();
+                if !spaces.contains(&space) {
+                    spaces.push(space);
+                }
             }
         }
         Ok(Line {
@@ -333,7 +398,7 @@ impl Line {
     }
 }
 
-impl Admission for Ours {
+impl Admission for Ours<'_> {
     fn supply(&mut self, core: &mut Core<'_>) {
         // As where inputs are pulled when there is room: one of each kind waits.
         for stream in 0..core.streams.len() {
@@ -343,6 +408,7 @@ impl Admission for Ours {
             }
         }
         self.serve(core);
+        self.look(core);
     }
 
     fn stage_ended(&mut self, core: &mut Core<'_>, job: u32, failed: bool) {
@@ -372,6 +438,7 @@ impl Admission for Ours {
             self.ask(core, job);
         }
         self.hear(core);
+        self.give_one_up(core);
     }
 
     fn due(&mut self, core: &mut Core<'_>, due: Due) {
@@ -381,6 +448,11 @@ impl Admission for Ours {
             if !self.state.loaded(id, &mut self.out) {
                 self.carry_out(core, Order::Evict(id));
             }
+            self.hear(core);
+        }
+        if let (Due::Resize(at), Some(trouble)) = (due, &self.trouble) {
+            let limit = Bytes(trouble.resizes[at as usize].1);
+            self.state.resize(AccountId::ROOT, Space::HOST, limit, &mut self.out).expect("the budget names it");
             self.hear(core);
         }
     }

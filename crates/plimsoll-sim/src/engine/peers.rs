@@ -43,7 +43,7 @@ impl Peers {
             .map(|plan| {
                 let peak = plan.holdings.iter().map(|held| on_host(&held.peak)).max().unwrap_or(0);
                 // From the last stage on a device on.
-                let last = plan.stages.iter().rposition(|stage| stage.on != Site::Worker);
+                let last = plan.stages.iter().rposition(|stage| stage.on.is_on_device());
                 let after = last.map_or(0, |last| {
                     let rest = &plan.holdings[last + 1..];
                     let most = rest.iter().map(|held| on_host(&held.peak)).max();
@@ -121,6 +121,7 @@ impl Peers {
     fn next_stage(&mut self, core: &mut Core<'_>, job: u32) {
         let stage = core.stage(job);
         match stage.on {
+            Site::Outside => core.begin(job),
             Site::Worker => {
                 let more = stage.more;
                 let now = core.jobs[job as usize];
@@ -199,13 +200,13 @@ impl Admission for Peers {
         let last = core.is_last(job);
         let goes_on_there = !failed && !last && {
             let stages = &core.circuits[usize::from(now.circuit)].stages;
-            stages[usize::from(now.stage) + 1].on != Site::Worker
+            stages[usize::from(now.stage) + 1].on.is_on_device()
         };
         let device_stage = core.circuits[usize::from(now.circuit)].device_stage;
         if ended == Site::Device {
             self.end_lease(core, device);
         }
-        if ended != Site::Worker && !goes_on_there {
+        if ended.is_on_device() && !goes_on_there {
             self.cards[device].lanes_free += 1;
             self.tell(core, job, Point::Freed);
             self.dispatch(core);
@@ -226,7 +227,7 @@ impl Admission for Peers {
             job.stage += 1;
             usize::from(job.stage)
         };
-        if ended != Site::Worker && goes_on_there {
+        if ended.is_on_device() && goes_on_there {
             self.on_card(core, job);
         } else if device_stage == Some(next) {
             self.tell(core, job, Point::Produced);

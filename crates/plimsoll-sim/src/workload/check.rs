@@ -225,8 +225,8 @@ fn stage(table: &StageTable, held: &mut BTreeSet<Class>, source: &Source<'_>) ->
     let mut takes = Vec::new();
     for take in &table.takes {
         let class = Class::new(lasting(take.class.get_ref()), space(take.space));
-        if take.space == Place::Device && table.on == On::Worker {
-            let fault = format!("{:?} is in a device's memory, and the stage runs on a worker", class.name());
+        if take.space == Place::Device && !matches!(table.on, On::Lane | On::Device) {
+            let fault = format!("{:?} is in a device's memory, and the stage does not run there", class.name());
             return Err(source.error(&take.class, fault, "run the stage on = \"lane\" or \"device\""));
         }
         if take.space == Place::Device && take.grows == Growth::Linear {
@@ -249,6 +249,7 @@ fn stage(table: &StageTable, held: &mut BTreeSet<Class>, source: &Source<'_>) ->
     };
     let frees: Vec<Class> = table.frees.iter().map(free).collect::<Checked<_>>()?;
     frees.iter().for_each(|class| _ = held.remove(class));
+    let frees = frees.into_iter().map(|class| (class, None)).collect();
     if let Some(at) = table.failing.as_ref().filter(|at| at.get_ref().0 > 0.5) {
         return Err(source.error(at, "more than half of all runs fail", "write a part from 0 to 0.5"));
     }
@@ -258,7 +259,9 @@ fn stage(table: &StageTable, held: &mut BTreeSet<Class>, source: &Source<'_>) ->
             On::Worker => Site::Worker,
             On::Lane => Site::Lane,
             On::Device => Site::Device,
+            On::Outside => Site::Outside,
         },
+        at_most: table.at_most.as_ref().map(|at| in_range(at, "at_most", 1, WORKERS_MAX, source)).transpose()?,
         time: Times::new(&table.time.0),
         pcie: table.pcie.0,
         bandwidth_ppm: table.bandwidth.ppm(),

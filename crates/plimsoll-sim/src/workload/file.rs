@@ -85,6 +85,7 @@ pub(super) enum On {
     Worker,
     Lane,
     Device,
+    Outside,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -94,6 +95,7 @@ pub(super) struct StageTable {
     pub(super) after: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) on: On,
+    pub(super) at_most: Option<Spanned<u64>>,
     pub(super) time: Spread,
     #[serde(default)]
     pub(super) pcie: Size,

@@ -4,4 +4,7 @@ mod curve;
 mod determinism;
 mod faults;
 mod observed;
+mod plan;
+mod replay;
+mod search;
 mod support;

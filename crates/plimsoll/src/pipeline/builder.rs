@@ -405,7 +405,7 @@ where
         let paced = Paced::new(pacing, pool.threads(), &stages);
         let certify = |profile: Profile| {
             same_stages(&profile, &stages)?;
-            paced.classify(&ledger, &profile);
+            paced.classify(&ledger, std::slice::from_ref(&profile));
             // Nothing is asked for: a job that never enters a stage only shows whether it would be taken on.
             let tied = paced.tie(ties.with(&profile));
             drop(ledger.submit(needs.of(JobSpec::new("the largest job", tied.clone())))?);

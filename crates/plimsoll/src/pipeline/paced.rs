@@ -52,6 +52,8 @@ struct State {
     pacer: Option<Pacer>,
     /// Of the first job.
     profile: Option<Profile>,
+    /// The most profiles that a job had.
+    alternatives: usize,
     /// The tokens that the ledger has been told.
     told: Vec<u64>,
     /// Somebody is telling it.
@@ -73,29 +75,37 @@ impl Paced {
         }
     }
 
-    /// Which class of work a job is. Ties the ropes if it is the first.
-    pub(super) fn classify(&self, ledger: &Ledger, profile: &Profile) -> Option<WorkClass> {
+    /// Which class of work a job is that is served by one of these profiles. Ties the ropes if it is the first.
+    pub(super) fn classify(&self, ledger: &Ledger, profiles: &[Profile]) -> Option<WorkClass> {
         if self.pacing == Pacing::Unpaced {
             return None;
         }
+        let profile = &profiles[0];
         let mut state = lock(&self.state);
         if state.pacer.is_none() {
             let pacer =
-                Pacer::new(self.pacing, self.layout(|slots| ledger.slots_limit(slots), profile), Rope::of(profile));
+                Pacer::new(self.pacing, self.layout(|slots| ledger.slots_limit(slots), profiles), Rope::of(profile));
             for (rope, &tokens) in pacer.tokens().iter().enumerate() {
                 ledger.open_slots(pacer.slots(rope), tokens);
             }
             state.told = pacer.tokens().to_vec();
             state.pacer = Some(pacer);
             state.profile = Some(profile.clone());
+            state.alternatives = profiles.len();
+        }
+        if profiles.len() > state.alternatives {
+            // More devices serve these jobs than the first one showed.
+            state.alternatives = profiles.len();
+            let layout = self.layout(|slots| ledger.slots_limit(slots), profiles);
+            state.pacer.as_mut().expect("made above").set_layout(layout);
         }
         let pacer = state.pacer.as_mut().expect("made above");
-        for space in spaces(profile) {
+        for space in profiles.iter().flat_map(spaces) {
             if let Some(room) = ledger.room(space) {
                 pacer.set_limit(space, room.saturating_sub(ledger.needed_residencies(space)));
             }
         }
-        Some(pacer.classify(profile))
+        Some(pacer.classify_any(profiles))
     }
 
     /// The profile with the tokens that its jobs need. The ropes are tied by then.
@@ -169,7 +179,7 @@ impl Paced {
         let pacer = match times {
             None => pacer.without_limits(),
             Some(times) => {
-                let layout = self.layout(|slots| budget.slots_of(slots), &profile);
+                let layout = self.layout(|slots| budget.slots_of(slots), std::slice::from_ref(&profile));
                 let nanos: Vec<_> =
                     times.iter().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)).collect();
                 Pacer::new(Pacing::Auto, layout, Rope::of(&profile)).with_times(&profile, &nanos)
@@ -185,8 +195,8 @@ impl Paced {
     }
 
     /// Which station serves which stage.
-    pub(super) fn layout(&self, limit: impl Fn(Slots) -> Option<u64>, profile: &Profile) -> Layout {
-        Layout::of(&self.stages, self.threads, limit, profile)
+    pub(super) fn layout(&self, limit: impl Fn(Slots) -> Option<u64>, profiles: &[Profile]) -> Layout {
+        Layout::of(&self.stages, self.threads, limit, profiles)
     }
 }
 

@@ -186,13 +186,39 @@ impl Pacer {
 
     /// Takes note of what jobs of this profile hold, and says which class of work they are.
     pub fn classify(&mut self, profile: &Profile) -> WorkClass {
-        let class = WorkClass::of(profile);
+        self.classify_any(std::slice::from_ref(profile))
+    }
+
+    /// The same for jobs that may be served by any of these profiles. Where they differ in the device, each is taken to have
+    /// its share.
+    ///
+    /// # Panics
+    ///
+    /// Without a profile.
+    pub fn classify_any(&mut self, profiles: &[Profile]) -> WorkClass {
+        let class = WorkClass::of(&profiles[0]);
         if !self.bytes.keys().any(|key| key.0 == class.0) {
-            for (space, (peaks, _)) in rope::by_space(profile) {
-                self.bytes.insert((class.0, space), peaks);
+            let mut kinds: Vec<BTreeMap<Space, (Vec<u64>, Vec<u64>)>> = Vec::new();
+            for profile in profiles {
+                let bytes = rope::by_space(profile);
+                if !kinds.iter().any(|known| known.keys().eq(bytes.keys())) {
+                    kinds.push(bytes);
+                }
+            }
+            let shares = kinds.len() as u64;
+            for (space, (peaks, _)) in kinds.into_iter().flatten() {
+                let sums = self.bytes.entry((class.0, space)).or_insert_with(|| vec![0; peaks.len()]);
+                sums.iter_mut().zip(peaks).for_each(|(sum, peak)| *sum += peak / shares);
             }
         }
         class
+    }
+
+    /// Other numbers of servers serve the stages from now on. A layout of other stages or stations is not taken.
+    pub fn set_layout(&mut self, layout: Layout) {
+        if layout.stages == self.layout.stages && layout.stations.len() == self.layout.stations.len() {
+            self.layout = layout;
+        }
     }
 
     /// How many bytes of a space the line may use; without it, memory is taken for plenty.

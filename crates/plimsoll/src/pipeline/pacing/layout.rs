@@ -44,21 +44,36 @@ pub struct Berth {
 const POOL: Slots = Slots::new("pool");
 
 impl Layout {
-    /// The layout of a pipeline with these stages, on a pool with so many threads, for jobs of this profile. `limit` says how
-    /// many slots of a kind there are.
+    /// The layout of a pipeline with these stages, on a pool with so many threads, for jobs of these profiles, by any of which
+    /// a job may be served. `limit` says how many slots of a kind there are.
     ///
     /// Stages of the pool share its threads, unless a stage has a limit of its own below that; elsewhere a stage is served by
-    /// the slots that it asks for, and stages that ask for the same share them.
-    pub fn of(stages: &[Berth], threads: u64, limit: impl Fn(Slots) -> Option<u64>, profile: &Profile) -> Layout {
+    /// the slots that it asks for, and stages that ask for the same share them. Where the profiles ask for slots of different
+    /// devices these serve it together.
+    ///
+    /// # Panics
+    ///
+    /// Without a profile, or with one that has fewer stages.
+    pub fn of(stages: &[Berth], threads: u64, limit: impl Fn(Slots) -> Option<u64>, profiles: &[Profile]) -> Layout {
         let mut stations: Vec<(Option<Slots>, Station)> = Vec::new();
         let mut sites = Vec::new();
         for (at, &Berth { stage, on_pool, at_most }) in stages.iter().enumerate() {
-            let peak = &profile.stages()[at].peak;
-            let slots = peak.iter().filter_map(|(resource, amount)| match resource {
-                Resource::Slots(slots) => Some((slots, limit(slots)? / amount)),
-                Resource::Class(_) => None,
+            let of = |profile: &Profile| {
+                let slots = profile.stages()[at].peak.iter().filter_map(|(resource, amount)| match resource {
+                    Resource::Slots(slots) => Some((slots, limit(slots)? / amount)),
+                    Resource::Class(_) => None,
+                });
+                slots.min_by_key(|entry| entry.1)
+            };
+            let scarcest = of(&profiles[0]).map(|(slots, servers)| {
+                let mut devices = vec![slots.device()];
+                let others = profiles[1..].iter().filter_map(of).filter(|(slots, _)| {
+                    let is_new = slots.device().is_some() && !devices.contains(&slots.device());
+                    devices.extend(is_new.then(|| slots.device()));
+                    is_new && !mutant!("one-device-paces-all")
+                });
+                (slots, others.fold(servers, |sum, other| sum.saturating_add(other.1)))
             });
-            let scarcest = slots.min_by_key(|entry| entry.1);
             let own = Station { name: stage, servers: at_most };
             let (key, station) = match (on_pool, scarcest) {
                 (_, Some((slots, servers)))

@@ -1,0 +1,63 @@
+//! `plimsoll simulate` and `plimsoll plan`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::support::Sandbox;
+
+fn example(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/workloads").join(name);
+    path.display().to_string()
+}
+
+#[test]
+fn the_incident_is_seen_and_ours_lives_in_a_quarter() {
+    let sandbox = Sandbox::new();
+    let porep = example("porep32.toml");
+    let ours = sandbox.run(&["simulate", &porep, "--json"]);
+    assert_eq!(ours.code(), 0, "{}", ours.stderr);
+    let ours = ours.json();
+    assert_eq!((&ours["end"], &ours["proofs"]), (&"done".into(), &20.into()));
+    assert!(ours["charged_peak_bytes"].as_u64().expect("a number") <= 185 << 30);
+    let early = sandbox.run(&["simulate", &porep, "--policy", "early-release", "--permits", "12", "--json"]).json();
+    assert_eq!((&early["end"], &early["ok"]), (&"out-of-memory".into(), &false.into()));
+    assert!(early["backlog_peak"].as_u64().expect("a number") > 28);
+}
+
+#[test]
+fn a_plan_gives_formulas_and_simulation_beside_each_other() {
+    let sandbox = Sandbox::new();
+    let plan = sandbox.run(&["plan", &example("porep32.toml"), "--budget", "300GiB", "--json"]);
+    assert_eq!(plan.code(), 0, "{}", plan.stderr);
+    let plan = plan.json();
+    assert!(plan["formulas"][0]["seconds_per_proof"].as_f64().expect("a number") > 30.0);
+    assert!(plan["simulated"]["seconds_per_proof_steady"].as_f64().expect("a number") > 30.0);
+    assert_eq!(plan["changes"][0]["what"], "one more GPU");
+    sandbox.run(&["plan", &example("porep32.toml"), "--budget", "50GiB"]).expect(5, &["too small"]);
+}
+
+#[test]
+fn a_timeline_is_replayed() {
+    let sandbox = Sandbox::new();
+    let written = sandbox.run(&["simulate", &example("porep32.toml"), "--proofs", "4", "--trace", "t.jsonl"]);
+    assert_eq!(written.code(), 0, "{}", written.stderr);
+    let replay = sandbox.run(&["simulate", "--from-trace", "t.jsonl", "--json"]).json();
+    let ratio = replay["time_ratio"].as_f64().expect("a number");
+    assert!((0.9..=1.1).contains(&ratio), "{replay}");
+}
+
+#[test]
+fn a_bad_file_is_told_with_its_line() {
+    let sandbox = Sandbox::new();
+    let text = fs::read_to_string(example("porep32.toml")).expect("it is there").replace("workers", "wrokers");
+    fs::write(sandbox.path("bad.toml"), text).expect("written");
+    sandbox.run(&["simulate", "bad.toml"]).expect(4, &["bad.toml:9", "unknown field `wrokers`", "correct or delete"]);
+    sandbox.run(&["simulate", "none.toml"]).expect(4, &["none.toml", "name a workload file"]);
+    sandbox.run(&["simulate"]).expect(2, &[]);
+}
+
+#[test]
+fn a_search_finds_nothing() {
+    let found = Sandbox::new().run(&["simulate", "--search", "--worlds", "5", "--seed", "500", "--json"]);
+    assert_eq!((found.code(), &found.json()["worlds"]), (0, &5.into()), "{}", found.stderr);
+}

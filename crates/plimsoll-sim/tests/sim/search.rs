@@ -1,0 +1,23 @@
+//! The search for trouble finds none in what is shipped.
+
+use plimsoll_sim::search;
+
+#[test]
+fn random_worlds_break_nothing() {
+    let findings = search::search(1, 100, |_| ());
+    assert_eq!(findings.broken, [], "seeds, and what broke");
+    assert_eq!(findings.worlds, 100);
+    // The worlds are worth looking at: there are queues, waits and passing.
+    assert!(
+        findings.worst_backlog.0 >= 5 && findings.longest_wait.0.seconds() > 100.0 && findings.most_passed.0 >= 2,
+        "{findings:?}"
+    );
+}
+
+/// A seed is all that it takes to see a world again.
+#[test]
+fn a_seed_is_a_world() {
+    for seed in [3, 77] {
+        assert_eq!(search::run(seed), search::run(seed));
+    }
+}
