@@ -395,6 +395,7 @@ impl LedgerState {
             return Err(Shortage { who: owner.name.clone(), reason: super::error::Reason::Unsafe });
         }
         self.count_in(id, resource, bytes.0);
+        self.take_place_anew(id);
         let declared = &before.0;
         if self.owners[id.0].held.iter().any(|(component, held)| held > declared.of(component)) {
             self.overdrawn += 1;
@@ -457,6 +458,7 @@ impl LedgerState {
         self.totals(from.into()).count -= 1;
         self.totals(to.into()).count += 1;
         self.account_retained();
+        self.take_place_anew(id);
         self.settle(out);
         Ok(())
     }

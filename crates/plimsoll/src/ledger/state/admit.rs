@@ -1,7 +1,10 @@
 //! Who is served next: bounded bypass, and the pass over the queues that follows each event.
 
+use smallvec::SmallVec;
+
 use super::accounts::{AccountId, Component};
-use super::amounts::Amounts;
+use super::amounts::{Amounts, ComponentId};
+use super::choice::Plan;
 use super::family::FamilyBefore;
 use super::owner::{Declared, OwnerId, Phase, Waiting, Want};
 use super::queues::{AdmissionKey, GrowthKey};
@@ -54,6 +57,15 @@ impl LedgerState {
     /// Puts the requests of owners in flight in order again: shares are of limits, and a limit has changed.
     pub(super) fn reorder(&mut self) {
         self.queues.growth = self.queues.growths().into_iter().map(|id| self.growth_key(id)).collect();
+    }
+
+    /// Puts a request where its order says, and among those that are like it, after what its owner holds or claims has
+    /// changed.
+    pub(super) fn take_place_anew(&mut self, id: OwnerId) {
+        if let Some(waiting) = self.dequeue(id) {
+            self.owners[id.0].waiting = Some(waiting);
+            self.take_place(id);
+        }
     }
 
     /// Takes a request off its queue, if the owner has one there.
@@ -188,8 +200,11 @@ impl LedgerState {
         if bounded && self.queues.holds_back(age) {
             return None;
         }
+        if bounded && self.queues.children_hold_back(age, &self.owners[id.0].claim) {
+            return None;
+        }
         let mut exempt = Vec::new();
-        for other in self.queues.of_children() {
+        for other in self.queues.perhaps_exempt(&self.owners[id.0].claim) {
             if other == id || !(self.is_growth(other) || self.age(other) < age) {
                 continue;
             }
@@ -231,15 +246,32 @@ impl LedgerState {
         self.owners[id.0].waiting.as_ref().expect("it waits").age
     }
 
+    /// The limits of its own child, or reserve, that a request needs; none where it is held up by more than these in any case.
+    pub(super) fn limits_of_its_child(&self, id: OwnerId) -> SmallVec<[ComponentId; 4]> {
+        let owner = &self.owners[id.0];
+        // What a job needs beside its claim is at the root.
+        if owner.account == AccountId::ROOT || !owner.needs.is_empty() {
+            return SmallVec::new();
+        }
+        owner.claim.iter().map(|entry| entry.0).filter(|component| self.accounts.is_childs(*component)).collect()
+    }
+
+    /// Whether an admission may come to go by a plan that needs other limits of a child.
+    pub(super) fn may_change_its_child(&self, id: OwnerId) -> bool {
+        let owner = &self.owners[id.0];
+        let Declared::Job { plans, .. } = &owner.declared else { return false };
+        let childs = |claim: &Amounts| -> SmallVec<[ComponentId; 4]> {
+            claim.iter().map(|entry| entry.0).filter(|component| self.accounts.is_childs(*component)).collect()
+        };
+        let own = childs(&owner.claim);
+        let differs = |plan: &Plan| plan.account != owner.account || childs(&plan.claims[0]) != own;
+        !owner.in_flight() && self.plan_count(id) > 1 && plans.iter().any(differs)
+    }
+
     /// Whether `waiter` could be served at once if the limits of its own child were lifted, and `passer` takes nothing
     /// from that child: then the passing costs it nothing.
     fn is_short_only_in_its_child(&mut self, waiter: OwnerId, passer: OwnerId) -> bool {
-        // What a job needs beside its claim is at the root.
-        if self.owners[waiter.0].account == AccountId::ROOT || !self.owners[waiter.0].needs.is_empty() {
-            return false;
-        }
-        let childs: Vec<u32> =
-            self.owners[waiter.0].claim.iter().map(|entry| entry.0).filter(|id| self.accounts.is_childs(*id)).collect();
+        let childs = self.limits_of_its_child(waiter);
         if childs.is_empty() || self.owners[passer.0].claim.iter().any(|(component, _)| childs.contains(&component)) {
             return false;
         }

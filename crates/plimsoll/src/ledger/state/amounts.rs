@@ -108,6 +108,20 @@ impl Amounts {
     }
 }
 
+/// A number that equal vectors have in common, and others hardly ever.
+pub(super) fn digest(all: &[&Amounts]) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut digest = 0u64;
+    for amounts in all {
+        for (component, amount) in amounts.iter() {
+            digest = (digest ^ u64::from(component)).wrapping_mul(ODD);
+            digest = (digest.rotate_left(29) ^ amount).wrapping_mul(ODD);
+        }
+        digest = digest.rotate_left(17).wrapping_add(ODD);
+    }
+    digest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

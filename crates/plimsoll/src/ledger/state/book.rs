@@ -7,28 +7,29 @@
 //! - `locked`: what does not come back when all who need nothing have ended: of these what they leave behind, of everybody
 //!   else what they hold;
 //! - `aside`: what is set aside for leavings that do not exist yet;
-//! - the needy, each with what it needs and what it returns;
+//! - the needy, by what they need and what they return: jobs of one kind in one stage are one entry, and how many they are;
 //! - an upper bound of what any of them needs.
 //!
 //! With free = limit − locked − aside, a state is safe at once if no needy owner needs more than that (the bound), and
 //! is otherwise decided by finishing needy owners as long as there is one whose need is free; the bound is looked at again
-//! after each. The order in which they are tried does not matter (`safety`).
+//! after each. The order in which they are tried does not matter (`safety`), and of those that are alike all can finish as soon as
+//! one can. So a check costs as much as there are kinds of them, not as many as they are.
 //!
 //! In debug builds, and so in every test, each answer is compared with that of `safety::is_safe`.
 
 use smallvec::SmallVec;
 
 use super::accounts::Component;
-use super::amounts::{Amounts, ComponentId};
+use super::amounts::{Amounts, ComponentId, digest};
 use super::owner::{Owner, OwnerId, Phase};
 use super::{LedgerState, safety};
 
 /// What the safety check needs to know, derived from the owners.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Book {
-    /// What each owner counts for, by its index; `None` for the many that count for nothing.
-    parts: Vec<Option<Box<Part>>>,
-    needy: Vec<Needy>,
+    /// What each owner counts for, by its index.
+    parts: Vec<Part>,
+    needy: Alike,
     /// How many owners have parts in flight.
     parents: usize,
     locked: Vec<u64>,
@@ -45,23 +46,62 @@ pub(super) struct Book {
 /// How many refused admissions are remembered.
 const REFUSED: usize = 4;
 
-/// What one owner counts for.
-#[derive(Clone, Debug)]
+/// What one owner counts for; most count for nothing.
+#[derive(Clone, Debug, Default)]
 struct Part {
     locked: Amounts,
     aside: Amounts,
-    /// Its place among the needy.
-    needy: Option<usize>,
+    /// The needy that it is one of.
+    needy: Option<u64>,
     is_parent: bool,
 }
 
-/// An owner in flight that needs more than it holds.
+/// Owners in flight that need more than they hold: the same of everything, and return the same.
 #[derive(Clone, Debug)]
 struct Needy {
-    owner: usize,
+    count: u64,
     need: Amounts,
-    /// What it returns when it has ended.
+    /// What each returns when it has ended.
     returns: Amounts,
+}
+
+/// The needy, by a number of what they need and return.
+#[derive(Clone, Debug, Default)]
+struct Alike {
+    /// Looked through from end to end: there are as many as there are kinds of jobs and stages.
+    numbers: Vec<u64>,
+    needy: Vec<Needy>,
+}
+
+impl Alike {
+    /// Counts one more. Returns the number of those that it is one of.
+    fn add(&mut self, need: Amounts, returns: Amounts) -> u64 {
+        let mut number = digest(&[&need, &returns]);
+        loop {
+            match self.numbers.iter().position(|other| *other == number) {
+                Some(at) if self.needy[at].need == need && self.needy[at].returns == returns => {
+                    self.needy[at].count += 1;
+                    return number;
+                }
+                // Others have this number by accident.
+                Some(_) => number = number.wrapping_add(1),
+                None => {
+                    self.numbers.push(number);
+                    self.needy.push(Needy { count: 1, need, returns });
+                    return number;
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        let at = self.numbers.iter().position(|other| *other == number).expect("who is needy is counted");
+        self.needy[at].count -= 1;
+        if self.needy[at].count == 0 {
+            self.numbers.swap_remove(at);
+            self.needy.swap_remove(at);
+        }
+    }
 }
 
 /// An admission that was unsafe.
@@ -76,44 +116,39 @@ impl Book {
     /// Brings what an owner counts for up to date. `None` if it is gone.
     fn update(&mut self, index: usize, owner: Option<&Owner>, in_flight: bool) {
         if self.parts.len() <= index {
-            self.parts.resize(index + 1, None);
+            self.parts.resize(index + 1, Part::default());
         }
-        if let Some(part) = self.parts[index].take() {
-            part.locked.iter().for_each(|(at, amount)| self.locked[at as usize] -= amount);
-            part.aside.iter().for_each(|(at, amount)| self.aside[at as usize] -= amount);
-            self.parents -= usize::from(part.is_parent);
-            if let Some(at) = part.needy {
-                self.needy.swap_remove(at);
-                if let Some(moved) = self.needy.get(at) {
-                    self.parts[moved.owner].as_mut().expect("who is needy counts").needy = Some(at);
-                }
-            }
+        let part = &mut self.parts[index];
+        part.locked.iter().for_each(|(at, amount)| self.locked[at as usize] -= amount);
+        part.aside.iter().for_each(|(at, amount)| self.aside[at as usize] -= amount);
+        self.parents -= usize::from(part.is_parent);
+        if let Some(number) = part.needy.take() {
+            self.needy.remove(number);
         }
+        part.locked.clear();
+        part.aside.clear();
+        part.is_parent = false;
         let Some(owner) = owner else { return };
-        let (mut part, need) = part_of(owner, in_flight);
+        let need = part.fill(owner, in_flight);
         if !need.is_zero() {
             for (at, amount) in need.iter() {
                 let most = &mut self.most_needed[at as usize];
                 *most = amount.max(*most);
             }
-            part.needy = Some(self.needy.len());
             let mut returns = Amounts::default();
             for (at, held) in owner.held.iter() {
                 returns.add(at, held.saturating_sub(owner.leaves.of(at)));
             }
-            self.needy.push(Needy { owner: index, need, returns });
+            part.needy = Some(self.needy.add(need, returns));
         }
-        if part.needy.is_some() || part.is_parent || !part.locked.is_zero() || !part.aside.is_zero() {
-            self.parents += usize::from(part.is_parent);
-            part.locked.iter().for_each(|(at, amount)| self.locked[at as usize] += amount);
-            part.aside.iter().for_each(|(at, amount)| self.aside[at as usize] += amount);
-            self.parts[index] = Some(Box::new(part));
-        }
+        self.parents += usize::from(part.is_parent);
+        part.locked.iter().for_each(|(at, amount)| self.locked[at as usize] += amount);
+        part.aside.iter().for_each(|(at, amount)| self.aside[at as usize] += amount);
     }
 
     /// Whether nobody in flight needs more than it holds.
     pub(super) fn is_calm(&self) -> bool {
-        self.needy.is_empty() && self.parents == 0
+        self.needy.numbers.is_empty() && self.parents == 0
     }
 
     /// What is set aside of a component for leavings that do not exist yet.
@@ -124,6 +159,7 @@ impl Book {
     /// Whether everything in flight can be finished one after another.
     fn is_safe(&mut self, components: &[Component]) -> bool {
         let Book { needy, locked, aside, most_needed, free, left, .. } = self;
+        let needy = &needy.needy;
         free.clear();
         let mut enough = true;
         for (at, component) in components.iter().enumerate() {
@@ -151,10 +187,10 @@ impl Book {
             }
             let before = left.len();
             left.retain(|at| {
-                let Needy { need, returns, .. } = &needy[*at as usize];
+                let Needy { need, returns, count } = &needy[*at as usize];
                 let can_finish = need.iter().all(|(at, amount)| amount <= free[at as usize]);
                 if can_finish {
-                    returns.iter().for_each(|(at, amount)| free[at as usize] += amount);
+                    returns.iter().for_each(|(at, amount)| free[at as usize] += amount * count);
                 }
                 !can_finish
             });
@@ -174,33 +210,30 @@ impl Book {
     }
 }
 
-/// What an owner counts for, and what it needs.
-fn part_of(owner: &Owner, in_flight: bool) -> (Part, Amounts) {
-    let mut part = Part {
-        locked: Amounts::default(),
-        aside: Amounts::default(),
-        needy: None,
-        is_parent: owner.family.running > 0,
-    };
-    let mut need = Amounts::default();
-    if !in_flight {
-        part.locked.clone_from(&owner.held);
-        return (part, need);
-    }
-    for (at, leaves) in owner.leaves.iter() {
-        part.aside.add(at, leaves.saturating_sub(owner.held.of(at)));
-    }
-    for (at, claim) in owner.claim.iter() {
-        need.add(at, claim.saturating_sub(owner.held.of(at).max(owner.leaves.of(at))));
-    }
-    if need.is_zero() {
-        for (at, leaves) in owner.leaves.iter() {
-            part.locked.add(at, leaves.min(owner.held.of(at)));
+impl Part {
+    /// What an owner counts for, put into an empty entry; returns what it needs.
+    fn fill(&mut self, owner: &Owner, in_flight: bool) -> Amounts {
+        self.is_parent = owner.family.running > 0;
+        let mut need = Amounts::default();
+        if !in_flight {
+            self.locked.clone_from(&owner.held);
+            return need;
         }
-    } else {
-        part.locked.clone_from(&owner.held);
+        for (at, leaves) in owner.leaves.iter() {
+            self.aside.add(at, leaves.saturating_sub(owner.held.of(at)));
+        }
+        for (at, claim) in owner.claim.iter() {
+            need.add(at, claim.saturating_sub(owner.held.of(at).max(owner.leaves.of(at))));
+        }
+        if need.is_zero() {
+            for (at, leaves) in owner.leaves.iter() {
+                self.locked.add(at, leaves.min(owner.held.of(at)));
+            }
+        } else {
+            self.locked.clone_from(&owner.held);
+        }
+        need
     }
-    (part, need)
 }
 
 impl LedgerState {

@@ -262,10 +262,7 @@ impl LedgerState {
         }
         self.lower_claim(parent);
         // It may wait for a stage; its claim is what its place in the order is made of.
-        if let Some(waiting) = self.dequeue(parent) {
-            self.owners[parent.0].waiting = Some(waiting);
-            self.take_place(parent);
-        }
+        self.take_place_anew(parent);
     }
 
     /// Whoever answers for what was reserved under this name: the owner itself, or whoever took over from it.

@@ -5,6 +5,9 @@
 //!   served ([`Least`]).
 //! - A request that has been passed as often as it may be holds back every younger admission ([`Spent`]). Among
 //!   admissions of one priority, which are looked at by age, the first that is held back ends the pass.
+//! - Admissions that are alike (of one account and priority, that want, claim and leave the same) stand together in a
+//!   [`Kind`]. Within a pass it only gets harder for each: whoever is short, unsafe or held back speaks for all of its kind
+//!   that are younger. So a pass looks at one of each kind, and at one more for each that it grants.
 //! - What a request needs beyond what is held is kept with it (`Waiting::more`) until its owner holds something else.
 //!
 //! All of this is for *plain* requests: those that can be served in one way only. While others wait (urgent jobs, which
@@ -14,11 +17,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
+use slab::Slab;
 use smallvec::SmallVec;
 
 use super::accounts::{AccountId, Accounts};
-use super::amounts::Amounts;
-use super::owner::{Declared, OwnerId};
+use super::amounts::{Amounts, ComponentId, digest};
+use super::owner::{Declared, Owner, OwnerId};
 use super::{LedgerState, Outcome};
 
 /// The order of requests of owners in flight: by priority, then least remaining claim, then age.
@@ -34,15 +38,48 @@ const BATCH: usize = 32;
 pub(super) struct Queues {
     pub(super) growth: BTreeSet<GrowthKey>,
     pub(super) admission: BTreeSet<AdmissionKey>,
+    kinds: Kinds,
     least: Least,
     spent: Spent,
     /// How many admissions wait that are not plain.
     not_plain: usize,
     /// How many admissions wait that could not stand in the line.
     not_simple: usize,
-    /// Those that wait and are charged to a child, or to an urgent reserve.
-    of_children: BTreeSet<usize>,
+    /// Those that wait and are charged to a child, or to an urgent reserve, by whose limits they need.
+    of_children: Vec<OfChild>,
 }
+
+/// Waiting admissions, by what they are like.
+#[derive(Clone, Debug, Default)]
+struct Kinds {
+    kinds: Slab<Kind>,
+    /// The numbers of the kinds there are, to be looked through.
+    numbers: Vec<(u64, usize)>,
+    /// The first of each kind, in the order of all.
+    heads: BTreeSet<HeadKey>,
+}
+
+/// Admissions that are alike.
+#[derive(Clone, Debug)]
+struct Kind {
+    number: u64,
+    shape: Shape,
+    /// Those that wait, oldest first.
+    members: BTreeSet<(u64, usize)>,
+}
+
+/// What admissions of one kind have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shape {
+    priority: i32,
+    account: AccountId,
+    wants: Amounts,
+    claim: Amounts,
+    leaves: Amounts,
+}
+
+/// The first of a kind: its priority, its age, its kind.
+type HeadKey = (Reverse<i32>, u64, usize);
 
 /// Requests that must not be passed any more.
 #[derive(Clone, Debug, Default)]
@@ -56,12 +93,29 @@ struct Spent {
 #[derive(Clone, Debug, Default)]
 struct Least(Vec<(usize, u64)>);
 
+/// Limits of a child; `None` where they depend on the plan that is tried, so that it has to be looked at each time.
+pub(super) type ChildLimits = Option<SmallVec<[ComponentId; 4]>>;
+
+/// Those that wait and need the same limits of a child: whoever takes of these passes all of them, and who does not may
+/// pass them for nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfChild {
+    /// The children's limits that they need; none where passing them is never for nothing.
+    limits: ChildLimits,
+    members: BTreeSet<usize>,
+    spent: Spent,
+}
+
 /// What a queue remembers of a request that is on it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
     /// What an admission wants, while it is counted in `Least`.
     wants: Option<Amounts>,
     spent: Option<SpentAs>,
+    /// The kind of an admission.
+    kind: usize,
+    /// Which of the children's.
+    of_child: Option<ChildLimits>,
     not_plain: bool,
     not_simple: bool,
 }
@@ -129,7 +183,7 @@ impl Queues {
         if mutant!("growth-passed-without-end") {
             return self.spent.ages.first().is_some_and(|oldest| *oldest < age);
         }
-        self.spent.growths > 0 || self.spent.ages.first().is_some_and(|oldest| *oldest < age)
+        self.spent.holds_back(age)
     }
 
     /// Whether all that wait to be admitted are plain.
@@ -137,9 +191,87 @@ impl Queues {
         self.not_plain == 0
     }
 
-    /// Those that wait and are charged to a child, or to an urgent reserve.
-    pub(super) fn of_children(&self) -> Vec<OwnerId> {
-        self.of_children.iter().map(|index| OwnerId(*index)).collect()
+    /// Whether an admission of this age and claim would pass somebody charged to a child who must not be passed any more,
+    /// whatever that one is short of.
+    pub(super) fn children_hold_back(&self, age: u64, claim: &Amounts) -> bool {
+        self.of_children.iter().any(|of_child| !of_child.may_be_exempt(claim) && of_child.spent.holds_back(age))
+    }
+
+    /// Those that wait, are charged to a child, and may be passed by somebody with this claim for nothing.
+    pub(super) fn perhaps_exempt(&self, claim: &Amounts) -> Vec<OwnerId> {
+        let exempt = self.of_children.iter().filter(|of_child| of_child.may_be_exempt(claim));
+        exempt.flat_map(|of_child| of_child.members.iter()).map(|index| OwnerId(*index)).collect()
+    }
+}
+
+impl Spent {
+    fn holds_back(&self, age: u64) -> bool {
+        self.growths > 0 || self.ages.first().is_some_and(|oldest| *oldest < age)
+    }
+}
+
+impl OfChild {
+    /// Whether somebody with this claim may pass them for nothing: takes nothing of the limits that they need.
+    fn may_be_exempt(&self, claim: &Amounts) -> bool {
+        let Some(limits) = &self.limits else { return true };
+        !limits.is_empty() && claim.iter().all(|(component, _)| !limits.contains(&component))
+    }
+}
+
+impl Kinds {
+    /// Puts a request among its kind. Returns which that is.
+    fn add(&mut self, shape: Shape, age: u64, owner: usize) -> usize {
+        let mut number = digest(&[&shape.wants, &shape.claim, &shape.leaves])
+            ^ (u64::from(shape.account.0) << 32 | u64::from(shape.priority as u32));
+        let at = loop {
+            match self.numbers.iter().find(|entry| entry.0 == number) {
+                Some(&(_, at)) if self.kinds[at].shape == shape => break at,
+                // Others have this number by accident.
+                Some(_) => number = number.wrapping_add(1),
+                None => {
+                    let at = self.kinds.insert(Kind { number, shape, members: BTreeSet::new() });
+                    self.numbers.push((number, at));
+                    break at;
+                }
+            }
+        };
+        let kind = &mut self.kinds[at];
+        let priority = Reverse(kind.shape.priority);
+        match kind.members.first() {
+            Some(first) if first.0 < age => {}
+            first => {
+                if let Some(first) = first {
+                    self.heads.remove(&(priority, first.0, at));
+                }
+                self.heads.insert((priority, age, at));
+            }
+        }
+        kind.members.insert((age, owner));
+        at
+    }
+
+    fn remove(&mut self, at: usize, age: u64, owner: usize) {
+        let kind = &mut self.kinds[at];
+        let priority = Reverse(kind.shape.priority);
+        kind.members.remove(&(age, owner));
+        if self.heads.remove(&(priority, age, at))
+            && let Some(first) = kind.members.first()
+        {
+            self.heads.insert((priority, first.0, at));
+        }
+        if kind.members.is_empty() {
+            let number = kind.number;
+            self.numbers.retain(|entry| entry.0 != number);
+            self.kinds.remove(at);
+        }
+    }
+
+    /// The first of the kind that comes next in the order, and its owner.
+    fn head_after(&self, last: Option<HeadKey>) -> Option<(HeadKey, OwnerId)> {
+        let range = (last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let key = *self.heads.range(range).next()?;
+        let first = self.kinds[key.2].members.first().expect("a kind has members");
+        Some((key, OwnerId(first.1)))
     }
 }
 
@@ -188,7 +320,14 @@ impl LedgerState {
     pub(super) fn list(&mut self, id: OwnerId) {
         let mut listing = Listing { not_plain: !self.is_plain(id), ..Listing::default() };
         if self.owners[id.0].account != AccountId::ROOT {
-            self.queues.of_children.insert(id.0);
+            let limits = (!self.may_change_its_child(id)).then(|| self.limits_of_its_child(id));
+            let of_children = &mut self.queues.of_children;
+            let at = of_children.iter().position(|of_child| of_child.limits == limits).unwrap_or_else(|| {
+                of_children.push(OfChild { limits: limits.clone(), ..OfChild::default() });
+                of_children.len() - 1
+            });
+            of_children[at].members.insert(id.0);
+            listing.of_child = Some(limits);
         }
         if !self.is_growth(id) {
             self.queues.not_plain += usize::from(listing.not_plain);
@@ -196,6 +335,10 @@ impl LedgerState {
             listing.not_simple = !self.is_simple_request(id) || wants.iter().count() != 1;
             self.queues.not_simple += usize::from(listing.not_simple);
             self.queues.least.add(&wants);
+            let Owner { priority, account, ref claim, ref leaves, .. } = self.owners[id.0];
+            let (claim, leaves) = (claim.clone(), leaves.clone());
+            let shape = Shape { priority, account, wants: wants.clone(), claim, leaves };
+            listing.kind = self.queues.kinds.add(shape, self.age(id), id.0);
             listing.wants = Some(wants);
         }
         self.owners.unmarked(id.0).waiting.as_mut().expect("it waits").listing = listing;
@@ -205,16 +348,26 @@ impl LedgerState {
     pub(super) fn unlist(&mut self, id: OwnerId) {
         let waiting = self.owners.unmarked(id.0).waiting.as_mut().expect("it waits");
         let (listing, age) = (std::mem::take(&mut waiting.listing), waiting.age);
-        self.queues.of_children.remove(&id.0);
         if let Some(wants) = listing.wants {
             self.queues.least.remove(&wants);
+            self.queues.kinds.remove(listing.kind, age, id.0);
             self.queues.not_plain -= usize::from(listing.not_plain);
             self.queues.not_simple -= usize::from(listing.not_simple);
         }
+        let Queues { spent, of_children, .. } = &mut self.queues;
+        let at = listing.of_child.map(|limits| of_children.iter().position(|of_child| of_child.limits == limits));
+        let at = at.map(|at| at.expect("it is listed there"));
+        let spent = at.map_or(spent, |at| &mut of_children[at].spent);
         match listing.spent {
-            Some(SpentAs::Growth) => self.queues.spent.growths -= 1,
-            Some(SpentAs::Admission) => _ = self.queues.spent.ages.remove(&age),
+            Some(SpentAs::Growth) => spent.growths -= 1,
+            Some(SpentAs::Admission) => _ = spent.ages.remove(&age),
             None => {}
+        }
+        if let Some(at) = at {
+            of_children[at].members.remove(&id.0);
+            if of_children[at].members.is_empty() {
+                of_children.swap_remove(at);
+            }
         }
     }
 
@@ -224,20 +377,23 @@ impl LedgerState {
         self.list_if_spent(id);
     }
 
-    /// Lists a request as one that must not be passed any more, unless it may be some child's affair: those are looked
-    /// at one by one.
+    /// Lists a request as one that must not be passed any more: among those of its child, where it may be some child's affair.
     fn list_if_spent(&mut self, id: OwnerId) {
         let is_growth = self.is_growth(id);
         let (bypass, owner) = (self.bypass, self.owners.unmarked(id.0));
         let waiting = owner.waiting.as_mut().expect("it waits");
-        if waiting.passed < bypass || owner.account != AccountId::ROOT || waiting.listing.spent.is_some() {
+        if waiting.passed < bypass || waiting.listing.spent.is_some() {
             return;
         }
+        let Queues { spent, of_children, .. } = &mut self.queues;
+        let of_child = waiting.listing.of_child.as_ref();
+        let of_child = of_child.and_then(|limits| of_children.iter_mut().find(|of_child| of_child.limits == *limits));
+        let spent = of_child.map_or(spent, |of_child| &mut of_child.spent);
         if is_growth {
-            self.queues.spent.growths += 1;
+            spent.growths += 1;
             waiting.listing.spent = Some(SpentAs::Growth);
         } else {
-            self.queues.spent.ages.insert(waiting.age);
+            spent.ages.insert(waiting.age);
             waiting.listing.spent = Some(SpentAs::Admission);
         }
     }
@@ -314,27 +470,65 @@ impl LedgerState {
     }
 
     pub(super) fn grant_admissions(&mut self, out: &mut Vec<Outcome>) {
+        if self.queues.are_plain() {
+            self.grant_by_kind(out);
+        } else {
+            self.grant_one_by_one(out);
+        }
+    }
+
+    /// The pass over admissions that can each be served in one way only.
+    fn grant_by_kind(&mut self, out: &mut Vec<Outcome>) {
         'again: loop {
             let mut held_back = false;
             let mut last = None;
-            'pass: while !self.queues.nobody_fits(&self.accounts) {
+            while !self.queues.nobody_fits(&self.accounts) {
+                let Some((key, id)) = self.queues.kinds.head_after(last) else { break };
+                last = Some(key);
+                let (priority, age, _) = key;
+                if self.queues.holds_back(age) {
+                    // And with it all that are younger: on to the next priority.
+                    held_back = true;
+                    last = Some((priority, u64::MAX, usize::MAX));
+                    continue;
+                }
+                if self.is_short(id) {
+                    continue;
+                }
+                let is_spent = self.is_spent(id);
+                let (granted, was_held_back) = self.try_admit(id);
+                held_back |= was_held_back;
+                if let Some(granted) = granted {
+                    // The next of its kind is at the head of it now, and comes later in the order.
+                    out.push(Outcome::Granted(id, granted));
+                    if held_back && is_spent && !mutant!("pass-goes-on-behind-the-head") {
+                        continue 'again;
+                    }
+                }
+            }
+            return;
+        }
+    }
+
+    fn is_spent(&self, id: OwnerId) -> bool {
+        self.owners[id.0].waiting.as_ref().is_some_and(|waiting| waiting.passed >= self.bypass)
+    }
+
+    /// The pass over admissions of which some can be served in several ways.
+    fn grant_one_by_one(&mut self, out: &mut Vec<Outcome>) {
+        'again: loop {
+            let mut held_back = false;
+            let mut last = None;
+            while !self.queues.nobody_fits(&self.accounts) {
                 let batch = self.queues.admissions_after(last);
                 let Some(end) = batch.last() else { break };
                 last = Some(*end);
-                for key in batch {
-                    let (Reverse(priority), age, index) = key;
-                    if self.queues.are_plain() && self.queues.holds_back(age) {
-                        // And with it all that are younger: on to the next priority.
-                        held_back = true;
-                        last = Some((Reverse(priority), u64::MAX, usize::MAX));
-                        continue 'pass;
-                    }
+                for (_, _, index) in batch {
                     let id = OwnerId(index);
                     if self.is_short(id) {
                         continue;
                     }
-                    let is_spent =
-                        self.owners[id.0].waiting.as_ref().is_some_and(|waiting| waiting.passed >= self.bypass);
+                    let is_spent = self.is_spent(id);
                     let (granted, was_held_back) = self.try_admit(id);
                     held_back |= was_held_back;
                     if let Some(granted) = granted {
