@@ -10,6 +10,7 @@ mod miri;
 mod msrv;
 mod mutants;
 mod package;
+mod page;
 mod sh;
 mod shuttle;
 mod soak;
@@ -54,6 +55,8 @@ enum Task {
     Miri,
     /// Licences, bans and sources of dependencies (cargo-deny), and unused dependencies (cargo-shear).
     Deny,
+    /// The page that `plimsoll report` makes of a trace, in headless Chromium: no errors, and screenshots to look at.
+    Page(page::Args),
     /// Packages every publishable crate and builds it from its package.
     Package,
     /// Builds with the minimum supported Rust version.
@@ -90,6 +93,7 @@ fn run() -> Result<()> {
         Task::Mutants(args) => mutants::run(&args),
         Task::Miri => miri::run(),
         Task::Deny => deny::run(),
+        Task::Page(args) => page::run(&args),
         Task::Package => package::run(),
         Task::Msrv => msrv::run(),
         Task::Tidy => tidy::run(),

@@ -40,6 +40,25 @@ Examples:
   plimsoll verify letter.txt.proof.json --file letter.txt
   plimsoll verify letter.txt.proof.json --key 1f3a…      only this key will do";
 
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  plimsoll prove letter.txt --trace letter.jsonl
+  plimsoll report letter.jsonl                       writes letter.html
+  plimsoll report letter.jsonl --output page.html --svg pictures
+  plimsoll report letter.jsonl --perfetto letter.json     for https://ui.perfetto.dev
+  plimsoll report letter.jsonl --json | jq .diagnosis.verdict";
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  plimsoll prove big.bin --socket /tmp/prover.sock
+  plimsoll top /tmp/prover.sock          q ends it; the process goes on";
+
+const CTL_EXAMPLES: &str = "\
+Examples:
+  plimsoll prove big.bin --socket /tmp/prover.sock
+  plimsoll ctl /tmp/prover.sock snapshot | jq .snapshot.waiters
+  plimsoll ctl /tmp/prover.sock resize host 2GiB";
+
 /// The command line of `plimsoll`.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, about = ABOUT, long_about = LONG_ABOUT, after_help = footer(EXAMPLES))]
@@ -64,6 +83,15 @@ pub enum Command {
     /// How much memory a workload needs, what it reaches, and what would make it faster
     #[command(after_help = footer(PLAN_EXAMPLES))]
     Plan(Plan),
+    /// Show what happened in a run, from its trace
+    #[command(after_help = footer(REPORT_EXAMPLES))]
+    Report(Report),
+    /// Watch a running process over its socket
+    #[command(after_help = footer(TOP_EXAMPLES))]
+    Top(Top),
+    /// Steer a running process over its socket
+    #[command(after_help = footer(CTL_EXAMPLES))]
+    Ctl(Ctl),
 }
 
 /// `plimsoll prove`.
@@ -99,6 +127,12 @@ pub struct Prove {
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
 
+    /// Answer on this Unix socket while it runs: see `plimsoll ctl`
+    ///
+    /// Only this user can open it.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
     /// Where the proving key comes from
     #[arg(long, value_enum, default_value_t)]
     pub setup: Setup,
@@ -106,6 +140,71 @@ pub struct Prove {
     /// Print one JSON object on standard output instead of the tables
     #[arg(long)]
     pub json: bool,
+}
+
+/// `plimsoll report`.
+#[derive(Args, Debug)]
+pub struct Report {
+    /// The trace: what `prove --trace` wrote, or the simulator
+    pub trace: PathBuf,
+
+    /// Where to write the page
+    ///
+    /// By default beside the trace, with the ending .html; with --json, --svg or --perfetto only if asked for.
+    #[arg(long, short, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+
+    /// Write the pictures to this folder, each a file
+    #[arg(long, value_name = "FOLDER")]
+    pub svg: Option<PathBuf>,
+
+    /// Write the trace for Perfetto and Chrome to this file
+    #[arg(long, value_name = "PATH")]
+    pub perfetto: Option<PathBuf>,
+
+    /// Print the verdict and the timeline as one JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `plimsoll top`.
+#[derive(Args, Debug)]
+pub struct Top {
+    /// The process's socket
+    pub socket: PathBuf,
+}
+
+/// `plimsoll ctl`.
+#[derive(Args, Debug)]
+pub struct Ctl {
+    /// The process's socket
+    pub socket: PathBuf,
+
+    /// What it is to do
+    #[command(subcommand)]
+    pub command: CtlCommand,
+}
+
+/// What a process can be told.
+#[derive(Debug, Subcommand)]
+pub enum CtlCommand {
+    /// Show limits, holders, and who waits and why
+    Snapshot,
+    /// Set a limit
+    Resize {
+        /// host, pinned, device0, …
+        space: String,
+        /// The limit, such as 2GiB
+        bytes: Bytes,
+    },
+    /// Something that the program itself offers
+    Do {
+        /// The command
+        command: String,
+        /// Its fields
+        #[arg(value_name = "NAME=VALUE")]
+        fields: Vec<String>,
+    },
 }
 
 /// Kinds of set-up.

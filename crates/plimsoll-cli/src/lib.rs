@@ -52,12 +52,19 @@ pub fn run() -> Exit {
         Command::Verify(args) => ("verify", args.json),
         Command::Simulate(args) => ("simulate", args.json),
         Command::Plan(args) => ("plan", args.json),
+        Command::Report(args) => ("report", args.json),
+        // It always answers in JSON.
+        Command::Ctl(_) => ("ctl", true),
+        Command::Top(_) => ("top", false),
     };
     let result = panic::catch_unwind(|| match &cli.command {
         Command::Prove(args) => commands::prove::run(args),
         Command::Verify(args) => commands::verify::run(args),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Plan(args) => commands::plan::run(args),
+        Command::Report(args) => commands::report::run(args),
+        Command::Ctl(args) => commands::ctl::run(args),
+        Command::Top(args) => commands::top::run(args),
     });
     // The panic hook has printed what happened.
     let result =

@@ -14,6 +14,7 @@ use plimsoll_groth16::backend::{Backend, Cpu};
 use plimsoll_groth16::footprint::{Footprint, MATRICES};
 use plimsoll_groth16::prover::Prover;
 use plimsoll_groth16::r1cs::R1cs;
+use plimsoll_profile::live;
 
 use crate::args::Prove;
 use crate::budget::Budget;
@@ -59,8 +60,8 @@ pub fn run(args: &Prove) -> Result<(), Failure> {
     let cache = KeyCache::of_user().inspect_err(|e| console::warn(format!("the key is not cached: {e}"))).ok();
     let writer = ProofWriter::create(&output, input.bytes, plan.key.verifying_key_bytes()).map_err(output_failure)?;
     let trace = args.trace.as_deref().map(|path| create_trace(path, &input, &output)).transpose()?;
-    let work =
-        Work { interrupt: &interrupt, budget: &budget, plan: &plan, cache: cache.as_ref(), trace: trace.as_ref() };
+    let (cache, socket) = (cache.as_ref(), args.socket.as_deref());
+    let work = Work { interrupt: &interrupt, budget: &budget, plan: &plan, cache, trace: trace.as_ref(), socket };
     let (done, held) = work.run(&input, writer);
     if let Some(trace) = &trace {
         trace.warn_if_incomplete();
@@ -228,6 +229,7 @@ struct Work<'a> {
     plan: &'a Plan,
     cache: Option<&'a KeyCache>,
     trace: Option<&'a Trace>,
+    socket: Option<&'a Path>,
 }
 
 impl Work<'_> {
@@ -237,6 +239,11 @@ impl Work<'_> {
         if let Some(trace) = self.trace {
             trace.follow(&ledger);
         }
+        // Open for as long as there is something to see.
+        let _serving = match self.socket.map(|path| live::serve(&ledger, path)).transpose() {
+            Ok(serving) => serving,
+            Err(error) => return (Err(Failure::new(Exit::Output, format!("--socket: {error}"))), Bytes::ZERO),
+        };
         let done = self.prove(&ledger, input, writer);
         // What the last jobs held may be on its way back from another thread.
         let _ = ledger.quiesce(QUIESCE);

@@ -6,6 +6,8 @@ mod interrupt;
 mod key;
 mod main_job;
 mod proof;
+mod report;
 mod simulate;
+mod socket;
 mod support;
 mod trace;

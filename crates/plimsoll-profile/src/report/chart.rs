@@ -220,13 +220,14 @@ const LEGEND_LETTERS: usize = 40;
 /// At most so many letters. Control characters, which XML has no place for, become spaces.
 fn shorten(name: &str, letters: usize) -> String {
     let letters = letters.max(4);
-    let mut clean = name.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut short: String = clean.by_ref().take(letters).collect();
-    if clean.next().is_some() {
-        short.pop();
-        short.push('…');
+    let clean: Vec<char> = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if clean.len() <= letters {
+        return clean.into_iter().collect();
     }
-    short
+    // Names of jobs differ at their ends.
+    let tail = letters / 2;
+    let (head, tail) = (&clean[..letters - 1 - tail], &clean[clean.len() - tail..]);
+    head.iter().chain(&['…']).chain(tail).collect()
 }
 
 /// A number with as many digits as are needed on an axis.

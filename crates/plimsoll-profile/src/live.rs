@@ -1,0 +1,265 @@
+//! A running process, from outside: a Unix socket on which it answers.
+//!
+//! [`serve`] opens one for a ledger; [`Client`] talks to it, and so do `plimsoll top` and `plimsoll ctl`.
+//!
+//! # Protocol
+//!
+//! Lines of JSON: one request a line, one answer a line, in order. Every line names the version, `"plimsoll":1`; another one is
+//! refused with an answer that says so.
+//!
+//! ```json
+//! {"plimsoll":1,"do":"resize","space":"host","bytes":1073741824}
+//! {"plimsoll":1,"ok":true}
+//! {"plimsoll":1,"ok":false,"error":"no command \"dance\"; there are: resize, snapshot"}
+//! ```
+//!
+//! | command | fields | answer |
+//! |---|---|---|
+//! | `snapshot` | | `snapshot`: limits, classes, holders, waiters with reasons, residencies, as they are now |
+//! | `resize` | `space`, `bytes` | |
+//! | what the program adds ([`Server::on`]) | any | any |
+//!
+//! # Who may
+//!
+//! Whoever may open the socket: its owner. It is made in a directory that nobody else can enter, given its permissions there,
+//! and only then moved to its place, so that there is no moment at which others could connect. A request is at most
+//! [`REQUEST_BYTES_MAX`] long, comes within [`PATIENCE`], and at most [`CLIENTS_MAX`] are served at once.
+
+mod client;
+mod picture;
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use plimsoll::{Bytes, Ledger, Space};
+use serde_json::{Value, json};
+
+pub use self::client::{CallError, Client};
+pub use self::picture::picture;
+
+/// The version of the protocol.
+pub const VERSION: u64 = 1;
+/// A longer request is refused, and ends the connection.
+pub const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// A client that says nothing for so long, or does not take its answer, is let go.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How many clients are served at once. Others are told to come again.
+pub const CLIENTS_MAX: usize = 8;
+
+/// Answers a command: with fields for the answer, or with what is wrong with the request.
+type Command = Box<dyn Fn(&Value) -> Result<Value, String> + Send + Sync>;
+
+/// A socket that is about to be opened: which commands there are.
+pub struct Server {
+    commands: BTreeMap<&'static str, Command>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("commands", &self.commands.keys()).finish_non_exhaustive()
+    }
+}
+
+/// An open socket. Dropping it closes it, and removes its file.
+#[derive(Debug)]
+pub struct Serving {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Opens a socket at `path` on which the ledger is seen and steered, by its owner alone.
+///
+/// ```no_run
+/// # let ledger = plimsoll::Ledger::unlimited();
+/// let serving = plimsoll_profile::live::serve(&ledger, "/run/user/1000/prover.sock")?;
+/// // … `plimsoll top /run/user/1000/prover.sock` …
+/// # drop(serving);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// When the socket cannot be made, or something else is there: another process's socket, or a file.
+pub fn serve(ledger: &Ledger, path: impl AsRef<Path>) -> io::Result<Serving> {
+    Server::new(ledger).serve(path)
+}
+
+impl Server {
+    /// With the commands that every ledger has.
+    pub fn new(ledger: &Ledger) -> Server {
+        let server = Server { commands: BTreeMap::new() };
+        let (shown, resized) = (ledger.clone(), ledger.clone());
+        server
+            .on("snapshot", move |_| Ok(json!({"snapshot": picture(&shown.snapshot())})))
+            .on("resize", move |request| resize(&resized, request))
+    }
+
+    /// Adds a command, such as `cancel`, for what only the program can do. It is called on a thread of the socket's.
+    #[must_use]
+    pub fn on(
+        mut self,
+        name: &'static str,
+        command: impl Fn(&Value) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Server {
+        self.commands.insert(name, Box::new(command));
+        self
+    }
+
+    /// Opens the socket. See [`serve`].
+    ///
+    /// # Errors
+    ///
+    /// As [`serve`].
+    pub fn serve(self, path: impl AsRef<Path>) -> io::Result<Serving> {
+        let path = path.as_ref().to_owned();
+        let listener = bind(&path)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let server = Arc::new(self);
+        let thread = Builder::new().name("plimsoll socket".into()).spawn(move || {
+            let clients = Arc::new(AtomicUsize::new(0));
+            for stream in listener.incoming() {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                let Ok(stream) = stream else { continue };
+                server.clone().welcome(stream, &clients);
+            }
+        })?;
+        Ok(Serving { path, stop, thread: Some(thread) })
+    }
+
+    fn welcome(self: Arc<Server>, mut stream: UnixStream, clients: &Arc<AtomicUsize>) {
+        let timeouts = stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)));
+        if timeouts.is_err() {
+            return;
+        }
+        if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
+            clients.fetch_sub(1, Ordering::Relaxed);
+            // It may be gone already.
+            let _ = answer(&mut stream, Err(format!("{CLIENTS_MAX} clients are served at once; come again")));
+            return;
+        }
+        let count = clients.clone();
+        let serve = move || {
+            // A client that goes away in the middle is nobody's error.
+            let _ = self.converse(stream);
+            count.fetch_sub(1, Ordering::Relaxed);
+        };
+        if Builder::new().name("plimsoll client".into()).spawn(serve).is_err() {
+            clients.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn converse(&self, mut stream: UnixStream) -> io::Result<()> {
+        let mut requests = BufReader::new(stream.try_clone()?);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = (&mut requests).take(REQUEST_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)?;
+            if read == 0 {
+                return Ok(());
+            }
+            if line.len() > REQUEST_BYTES_MAX {
+                return answer(&mut stream, Err(format!("a request is at most {REQUEST_BYTES_MAX} bytes long")));
+            }
+            answer(&mut stream, self.respond(&line))?;
+        }
+    }
+
+    fn respond(&self, line: &[u8]) -> Result<Value, String> {
+        let request: Value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
+        match request["plimsoll"].as_u64() {
+            Some(VERSION) => {}
+            Some(other) => return Err(format!("this process speaks version {VERSION}, not {other}")),
+            None => return Err(format!("a request names its version: \"plimsoll\":{VERSION}")),
+        }
+        let name = request["do"].as_str().ok_or("a request says what to \"do\"")?;
+        match self.commands.get(name) {
+            Some(command) => command(&request),
+            None => {
+                let there: Vec<&str> = self.commands.keys().copied().collect();
+                Err(format!("no command {name:?}; there are: {}", there.join(", ")))
+            }
+        }
+    }
+}
+
+fn answer(stream: &mut UnixStream, result: Result<Value, String>) -> io::Result<()> {
+    let mut value = match result {
+        Ok(Value::Object(fields)) => Value::Object(fields),
+        Ok(_) => json!({}),
+        Err(error) => json!({"error": error}),
+    };
+    let ok = value.get("error").is_none();
+    value["plimsoll"] = VERSION.into();
+    value["ok"] = ok.into();
+    let mut text = value.to_string();
+    text.push('\n');
+    stream.write_all(text.as_bytes())
+}
+
+fn resize(ledger: &Ledger, request: &Value) -> Result<Value, String> {
+    let name = request["space"].as_str().ok_or("`space` is missing: host, pinned, device0, …")?;
+    let bytes = request["bytes"].as_u64().ok_or("`bytes` is missing: a whole number")?;
+    let space = match (name, name.strip_prefix("device").map(str::parse)) {
+        ("host", _) => Space::HOST,
+        ("pinned", _) => Space::PINNED,
+        (_, Some(Ok(number))) => Space::device(number),
+        _ => return Err(format!("no space {name:?}; there are host, pinned, device0, …")),
+    };
+    ledger.resize(space, Bytes(bytes)).map_err(|error| error.to_string())?;
+    Ok(json!({}))
+}
+
+/// Makes the socket where nobody else can reach it, and moves it to its place.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.file_type().is_socket() => {
+            let message = format!("{}: there is something else, no socket", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => {
+            let message = format!("{}: another process answers there", path.display());
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+        }
+        _ => {}
+    }
+    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a socket needs a name"))?;
+    let private = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+    DirBuilder::new().mode(0o700).create(&private)?;
+    let made = private.join("s");
+    let listener = UnixListener::bind(&made).and_then(|listener| {
+        fs::set_permissions(&made, Permissions::from_mode(0o600))?;
+        // What is there is a socket at which nobody answers.
+        fs::rename(&made, path)?;
+        Ok(listener)
+    });
+    let _ = fs::remove_file(&made);
+    fs::remove_dir(&private)?;
+    listener
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Wakes the thread that waits for clients. If the socket is not to be reached any more, the thread is left alone.
+        let woken = UnixStream::connect(&self.path).is_ok();
+        let _ = fs::remove_file(&self.path);
+        if let (true, Some(thread)) = (woken, self.thread.take()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+use plimsoll::{Budget, Class};
+
+use super::*;
+
+const AUX: Class = Class::new("aux", Space::HOST);
+
+fn ledger() -> Ledger {
+    Ledger::new(Budget::new().space(Space::HOST, Bytes::MIB))
+}
+
+#[test]
+fn a_ledger_is_seen_and_resized_from_outside() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let ledger = ledger();
+    let held = ledger.reserve(AUX, Bytes(1000)).name("a \"job\"").try_now().unwrap();
+    let serving = serve(&ledger, &path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "its owner alone");
+    let mut client = Client::connect(&path).unwrap();
+    let seen = client.call("snapshot", &json!({})).unwrap()["snapshot"].clone();
+    assert_eq!(seen["spaces"][0]["held_bytes"], 1000);
+    assert_eq!((&seen["holders"][0]["who"], &seen["classes"][0]["class"]), (&json!("a \"job\""), &json!("aux")));
+    client.call("resize", &json!({"space": "host", "bytes": 2_000_000})).unwrap();
+    assert_eq!(ledger.snapshot().space(Space::HOST).unwrap().limit, Bytes(2_000_000));
+    let refused = client.call("resize", &json!({"space": "device7", "bytes": 1})).unwrap_err();
+    assert!(matches!(refused, CallError::Refused(_)), "{refused}");
+    drop(serving);
+    assert!(!path.exists() && Client::connect(&path).is_err());
+    drop(held);
+}
+
+#[test]
+fn what_is_no_request_is_answered_and_what_is_too_long_ends_the_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let server = Server::new(&ledger()).on("cancel", |request| match request["job"].as_str() {
+        Some(job) => Ok(json!({"cancelled": job})),
+        None => Err("which `job`?".into()),
+    });
+    let _serving = server.serve(&path).unwrap();
+    let mut client = Client::connect(&path).unwrap();
+    assert_eq!(client.call("cancel", &json!({"job": "7"})).unwrap()["cancelled"], "7");
+    let says = |client: &mut Client, command: &str| client.call(command, &json!({})).unwrap_err().to_string();
+    assert_eq!(says(&mut client, "dance"), "no command \"dance\"; there are: cancel, resize, snapshot");
+    let raw = |text: &[u8]| {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(text).unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
+    };
+    for (request, word) in [
+        (&b"\xff\xfe\n"[..], "not JSON"),
+        (b"[]\n", "version"),
+        (b"{\"plimsoll\":2,\"do\":\"snapshot\"}\n", "version 1, not 2"),
+        (b"{\"plimsoll\":1}\n", "what to"),
+    ] {
+        let answer = raw(request);
+        assert!(answer.contains(word) && answer.contains("\"ok\":false"), "{answer}");
+    }
+    assert!(raw(&vec![b'x'; REQUEST_BYTES_MAX + 1]).contains("at most"));
+}
+
+#[test]
+fn a_socket_that_was_left_behind_is_replaced_and_nothing_else_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    drop(UnixListener::bind(&path).unwrap());
+    let serving = serve(&ledger(), &path).unwrap();
+    assert_eq!(serve(&ledger(), &path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    drop(serving);
+    fs::write(&path, "precious").unwrap();
+    assert_eq!(serve(&ledger(), &path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+}

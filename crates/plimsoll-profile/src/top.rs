@@ -1,0 +1,226 @@
+//! A running process in the terminal: bytes by class against the line, lanes, holders, and who waits for what.
+//!
+//! [`draw`] is a pure function of a snapshot (`crate::live`); [`run`] asks for one twice a second until `q` is pressed or the
+//! process is gone. Names come from the process: control characters in them do not reach the terminal.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Paragraph, Row, Table};
+use serde_json::{Value, json};
+
+use crate::live::{CallError, Client};
+
+/// How often the process is asked.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// Colours for classes, in their order.
+const COLOURS: [Color; 6] = [Color::Blue, Color::Yellow, Color::Green, Color::Magenta, Color::Cyan, Color::Red];
+
+/// Shows the process behind a socket until `q`, escape or control-C is pressed, or it has ended.
+///
+/// # Errors
+///
+/// When nobody answers at first, or the terminal cannot be used.
+pub fn run(socket: &Path) -> io::Result<()> {
+    let mut client = Client::connect(socket)?;
+    let title = socket.display().to_string();
+    let mut picture = ask(&mut client)?;
+    let mut terminal = ratatui::try_init()?;
+    let result = loop {
+        if let Err(error) = terminal.draw(|frame| draw(frame, &title, &picture)) {
+            break Err(error);
+        }
+        match ended_by_user() {
+            Ok(false) => {}
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+        match ask(&mut client) {
+            Ok(next) => picture = next,
+            // The process has ended: what was seen last has been seen.
+            Err(_) => break Ok(()),
+        }
+    };
+    ratatui::try_restore()?;
+    result
+}
+
+fn ask(client: &mut Client) -> io::Result<Value> {
+    match client.call("snapshot", &json!({})) {
+        Ok(mut answer) => Ok(answer["snapshot"].take()),
+        Err(CallError::Io(error)) => Err(error),
+        Err(other) => Err(io::Error::other(other)),
+    }
+}
+
+fn ended_by_user() -> io::Result<bool> {
+    if !event::poll(PERIOD)? {
+        return Ok(false);
+    }
+    let Event::Key(key) = event::read()? else { return Ok(false) };
+    let ends = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+        || key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    Ok(ends && key.kind == KeyEventKind::Press)
+}
+
+fn list<'v>(picture: &'v Value, name: &str) -> &'v [Value] {
+    picture[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn bytes(value: &Value) -> String {
+    value.as_u64().map_or_else(|| "–".to_owned(), |bytes| plimsoll::Bytes(bytes).to_string())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or("–").to_owned()
+}
+
+/// How long ago something was, in the process's own time.
+fn ago(picture: &Value, since: &Value) -> String {
+    let ago = picture["time_ns"].as_u64().unwrap_or(0).saturating_sub(since.as_u64().unwrap_or(0));
+    format!("{:.1} s", ago as f64 / 1e9)
+}
+
+/// Draws a snapshot.
+pub fn draw(frame: &mut Frame<'_>, title: &str, picture: &Value) {
+    let spaces: Vec<&Value> = list(picture, "spaces").iter().filter(|space| space["limit_bytes"].is_u64()).collect();
+    let slots = list(picture, "slots");
+    let lines = |count: usize| Constraint::Length(u16::try_from(count).unwrap_or(u16::MAX).saturating_add(2));
+    let areas = Layout::vertical([
+        lines(spaces.len() * 2 + 1),
+        lines(slots.len().min(6)),
+        Constraint::Min(4),
+        Constraint::Min(4),
+    ])
+    .split(frame.area());
+    draw_spaces(frame, areas[0], title, picture, &spaces);
+    let slot_lines = slots.iter().map(|slots| {
+        let (held, limit) = (&slots["held"], &slots["limit"]);
+        Line::from(format!("{:<24} {held} of {limit}, at most {}", text(&slots["slots"]), slots["peak"]))
+    });
+    let block = Block::bordered().title(" lanes and slots ");
+    frame.render_widget(Paragraph::new(slot_lines.collect::<Vec<_>>()).block(block), areas[1]);
+    let waiters = list(picture, "waiters");
+    let rows = waiters.iter().map(|waiter| {
+        let kind = if waiter["in_flight"] == true { "in flight" } else { "new" };
+        Row::new([text(&waiter["stage"]), ago(picture, &waiter["since_ns"]), kind.to_owned(), text(&waiter["why"])])
+    });
+    let widths = [Constraint::Length(14), Constraint::Length(10), Constraint::Length(10), Constraint::Min(20)];
+    table(
+        frame,
+        areas[2],
+        &format!(" waiting: {} ", picture["waiters_count"]),
+        ["for", "since", "job", "why"],
+        widths,
+        rows,
+    );
+    let rows = list(picture, "holders").iter().map(|holder| {
+        let at = holder["external"].as_str().map_or_else(|| text(&holder["at"]), |what| format!("waits for {what}"));
+        Row::new([bytes(&holder["held_bytes"]), text(&holder["who"]), text(&holder["stage"]), at])
+    });
+    let widths = [Constraint::Length(12), Constraint::Min(20), Constraint::Length(14), Constraint::Min(20)];
+    table(
+        frame,
+        areas[3],
+        &format!(" holders: {} ", picture["holders_count"]),
+        ["bytes", "who", "stage", "at"],
+        widths,
+        rows,
+    );
+}
+
+fn table<'r, const N: usize>(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    title: &str,
+    head: [&'static str; N],
+    widths: [Constraint; N],
+    rows: impl Iterator<Item = Row<'r>>,
+) {
+    let head = Row::new(head).style(Style::new().add_modifier(Modifier::BOLD));
+    let block = Block::bordered().title(title.to_owned());
+    frame.render_widget(Table::new(rows.take(200), widths).header(head).block(block), area);
+}
+
+/// Of each space a line of figures, and a bar of its classes up to the limit.
+fn draw_spaces(frame: &mut Frame<'_>, area: Rect, title: &str, picture: &Value, spaces: &[&Value]) {
+    let width = usize::from(area.width.saturating_sub(4));
+    let classes = list(picture, "classes");
+    let colour = |class: &Value| {
+        let place = classes.iter().position(|other| std::ptr::eq(other, class)).unwrap_or(0);
+        COLOURS[place % COLOURS.len()]
+    };
+    let mut lines = Vec::new();
+    for space in spaces {
+        let name = text(&space["space"]);
+        let (held, limit) = (&space["held_bytes"], &space["limit_bytes"]);
+        let child = space["child"].as_str().map(|child| format!(" of {child}")).unwrap_or_default();
+        let full = 100.0 * held.as_f64().unwrap_or(0.0) / limit.as_f64().unwrap_or(1.0).max(1.0);
+        lines.push(Line::from(format!(
+            "{name}{child}: {} of {} ({full:.0} %), at most {}",
+            bytes(held),
+            bytes(limit),
+            bytes(&space["peak_bytes"])
+        )));
+        let mut bar = Vec::new();
+        let mut cells = 0;
+        let own = |class: &&Value| class["space"] == name.as_str() || name == "host" && class["space"] == "pinned";
+        for class in classes.iter().filter(own).filter(|_| child.is_empty()) {
+            let part = class["held_bytes"].as_f64().unwrap_or(0.0) / limit.as_f64().unwrap_or(1.0).max(1.0);
+            let count = ((part * width as f64).round() as usize).min(width - cells.min(width));
+            cells += count;
+            bar.push(Span::styled("█".repeat(count), Style::new().fg(colour(class))));
+        }
+        bar.push(Span::styled("·".repeat(width.saturating_sub(cells)), Style::new().fg(Color::DarkGray)));
+        lines.push(Line::from(bar));
+    }
+    let legend = classes.iter().filter(|class| class["held_bytes"].as_u64() > Some(0)).flat_map(|class| {
+        let words = format!("█ {} {}  ", text(&class["class"]), bytes(&class["held_bytes"]));
+        [Span::styled(words, Style::new().fg(colour(class)))]
+    });
+    lines.push(Line::from(legend.collect::<Vec<_>>()));
+    let block = Block::bordered().title(format!(" {title} – q ends "));
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll::{Budget, Bytes, Class, Demand, JobSpec, Ledger, Profile, Slots, Space};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+
+    #[test]
+    fn the_line_the_holders_and_who_waits_for_what_are_on_the_screen() {
+        const AUX: Class = Class::new("aux", Space::HOST);
+        let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes::GIB).slots(Slots::lane(0), 2));
+        let held = ledger.reserve(AUX, Bytes(700 << 20)).name("the \u{1b}[31mholder").try_now().unwrap();
+        let profile = Profile::new().stage("prove", Demand::new().bytes(AUX, Bytes(600 << 20)), Demand::new());
+        let mut job = ledger.submit(JobSpec::new("the waiter", profile)).unwrap();
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(job.poll_enter(&mut cx, 0).is_pending());
+        let picture = crate::live::picture(&ledger.snapshot());
+        for (width, height) in [(120, 40), (40, 12), (3, 2)] {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            terminal.draw(|frame| draw(frame, "/tmp/s", &picture)).unwrap();
+            let screen = terminal.backend().to_string();
+            assert!(!screen.contains('\u{1b}'));
+            if width == 120 {
+                for word in
+                    ["700.00 MiB of 1.00 GiB (68 %)", "lane0", "0 of 2", "holder", "prove", "\"the waiter\" needs 600"]
+                {
+                    assert!(screen.contains(word), "{word}:\n{screen}");
+                }
+            }
+        }
+        drop((job, held));
+    }
+}
