@@ -198,7 +198,7 @@ impl Pacer {
     pub fn classify_any(&mut self, profiles: &[Profile]) -> WorkClass {
         let class = WorkClass::of(&profiles[0]);
         if !self.bytes.keys().any(|key| key.0 == class.0) {
-            let mut kinds: Vec<BTreeMap<Space, (Vec<u64>, Vec<u64>)>> = Vec::new();
+            let mut kinds: Vec<rope::BySpace> = Vec::new();
             for profile in profiles {
                 let bytes = rope::by_space(profile);
                 if !kinds.iter().any(|known| known.keys().eq(bytes.keys())) {

@@ -56,9 +56,12 @@ impl Rope {
 }
 
 /// Bytes at the peak of each stage and after it, by space.
-pub(super) fn by_space(profile: &Profile) -> BTreeMap<Space, (Vec<u64>, Vec<u64>)> {
+pub(super) type BySpace = BTreeMap<Space, (Vec<u64>, Vec<u64>)>;
+
+/// What a profile holds, space by space.
+pub(super) fn by_space(profile: &Profile) -> BySpace {
     let count = profile.stages().len();
-    let mut spaces: BTreeMap<Space, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
+    let mut spaces = BySpace::new();
     for (at, stage) in profile.stages().iter().enumerate() {
         for (demand, is_peak) in [(&stage.peak, true), (&stage.keep, false)] {
             for (resource, bytes) in demand.iter() {
