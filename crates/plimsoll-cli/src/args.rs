@@ -34,6 +34,12 @@ Examples:
   plimsoll prove letter.txt --trace letter.jsonl
   plimsoll prove letter.txt --json | jq .memory.resident_peak_bytes";
 
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  plimsoll doctor
+  plimsoll doctor --memory 512MiB                would that be enough?
+  plimsoll doctor --json | jq .proving.works";
+
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   plimsoll verify letter.txt.proof.json
@@ -92,6 +98,9 @@ pub enum Command {
     /// Steer a running process over its socket
     #[command(after_help = footer(CTL_EXAMPLES))]
     Ctl(Ctl),
+    /// Look at this machine, and say whether proving would work on it
+    #[command(after_help = footer(DOCTOR_EXAMPLES))]
+    Doctor(Doctor),
 }
 
 /// `plimsoll prove`.
@@ -132,6 +141,16 @@ pub struct Prove {
     /// Only this user can open it.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+
+    /// Keep a flight recording in this file: the last minutes, readable even if the process is killed
+    ///
+    /// 16 MiB that are written over and over, with a snapshot when most was held.
+    #[arg(long, value_name = "PATH")]
+    pub record: Option<PathBuf>,
+
+    /// How often to look at what the process really holds, for --trace and --record, in milliseconds; 0 for never
+    #[arg(long, value_name = "N", default_value_t = 250)]
+    pub sample_ms: u32,
 
     /// Where the proving key comes from
     #[arg(long, value_enum, default_value_t)]
@@ -213,6 +232,22 @@ pub enum Setup {
     /// INSECURE: make a development key on this machine, once, and keep it in the cache; whoever makes such a key can forge proofs
     #[default]
     InsecureDev,
+}
+
+/// `plimsoll doctor`.
+#[derive(Args, Debug)]
+pub struct Doctor {
+    /// The most memory that proving may take, such as 2GiB
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Bytes>,
+
+    /// Threads that would compute
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub threads: Option<NonZeroUsize>,
+
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `plimsoll verify`.

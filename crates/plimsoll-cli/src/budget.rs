@@ -86,6 +86,11 @@ impl Budget {
         overhead(self.line.bytes, self.threads)
     }
 
+    /// The lowest line, in whole MiB, that leaves `need` to the ledger.
+    pub fn smallest_line(&self, need: Bytes) -> Bytes {
+        smallest_line(need, self.threads)
+    }
+
     /// Refuses a line under which `need` does not fit.
     pub fn require(&self, need: Bytes, what: &'static str) -> Result<(), BudgetError> {
         if need <= self.ledger {

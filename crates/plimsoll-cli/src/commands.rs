@@ -1,6 +1,7 @@
 //! The commands: what they do in order, and what they print.
 
 pub mod ctl;
+pub mod doctor;
 pub mod plan;
 pub mod prove;
 pub mod report;

@@ -30,6 +30,7 @@ pub mod proving;
 pub mod signals;
 pub mod trace;
 pub mod verify;
+pub mod watch;
 
 pub use plimsoll_profile::sample::machine;
 
@@ -56,6 +57,7 @@ pub fn run() -> Exit {
         // It always answers in JSON.
         Command::Ctl(_) => ("ctl", true),
         Command::Top(_) => ("top", false),
+        Command::Doctor(args) => ("doctor", args.json),
     };
     let result = panic::catch_unwind(|| match &cli.command {
         Command::Prove(args) => commands::prove::run(args),
@@ -65,6 +67,7 @@ pub fn run() -> Exit {
         Command::Report(args) => commands::report::run(args),
         Command::Ctl(args) => commands::ctl::run(args),
         Command::Top(args) => commands::top::run(args),
+        Command::Doctor(args) => commands::doctor::run(args),
     });
     // The panic hook has printed what happened.
     let result =
@@ -97,7 +100,8 @@ struct ErrorReport<'a> {
 
 fn report(command: &'static str, json: bool, failure: &Failure) {
     console::note(console::ERROR, "error", &failure.message);
-    if json {
+    // What the doctor found is printed already, whichever way it is.
+    if json && command != "doctor" {
         let error = ErrorReport {
             kind: failure.exit.kind(),
             exit_code: failure.exit.code(),

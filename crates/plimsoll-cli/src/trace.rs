@@ -33,6 +33,11 @@ impl Trace {
         ledger.announce_limits();
     }
 
+    /// For lines of other writers, such as samples.
+    pub(crate) fn lines(&self) -> Arc<JsonLines<WholeLines>> {
+        self.lines.clone()
+    }
+
     /// Says so if the trace does not have everything.
     pub fn warn_if_incomplete(&self) {
         if let Some(error) = self.lines.take_error() {
@@ -46,7 +51,7 @@ impl Trace {
 
 /// A file to which only whole lines are written, each with one call of the system.
 #[derive(Debug)]
-struct WholeLines {
+pub(crate) struct WholeLines {
     file: File,
     /// The line that has no end yet.
     line: Vec<u8>,

@@ -30,6 +30,7 @@ use crate::proof_file::{Header, ProofWriter};
 use crate::proving::{Proving, ProvingError, Run};
 use crate::signals::Interrupt;
 use crate::trace::Trace;
+use crate::watch::{Record, watch};
 
 mod report;
 
@@ -60,11 +61,23 @@ pub fn run(args: &Prove) -> Result<(), Failure> {
     let cache = KeyCache::of_user().inspect_err(|e| console::warn(format!("the key is not cached: {e}"))).ok();
     let writer = ProofWriter::create(&output, input.bytes, plan.key.verifying_key_bytes()).map_err(output_failure)?;
     let trace = args.trace.as_deref().map(|path| create_trace(path, &input, &output)).transpose()?;
-    let (cache, socket) = (cache.as_ref(), args.socket.as_deref());
-    let work = Work { interrupt: &interrupt, budget: &budget, plan: &plan, cache, trace: trace.as_ref(), socket };
+    let record = args.record.as_deref().map(|path| create_record(path, &input, &output)).transpose()?;
+    let work = Work {
+        interrupt: &interrupt,
+        budget: &budget,
+        plan: &plan,
+        cache: cache.as_ref(),
+        socket: args.socket.as_deref(),
+        trace: trace.as_ref(),
+        record: record.as_ref(),
+        period: Duration::from_millis(u64::from(args.sample_ms)),
+    };
     let (done, held) = work.run(&input, writer);
     if let Some(trace) = &trace {
         trace.warn_if_incomplete();
+    }
+    if let Some(record) = &record {
+        record.warn_if_incomplete();
     }
     // Whatever happened, by now everything is back.
     let done = done.map_err(|failure| Failure { held: Some(held), ..failure })?;
@@ -134,14 +147,26 @@ fn output_path(args: &Prove, input: &Input) -> Result<PathBuf, Failure> {
 
 /// The trace's file, which is neither the input nor the proof.
 fn create_trace(path: &Path, input: &Input, output: &Path) -> Result<Trace, Failure> {
+    refuse_overwriting(path, input, output, "the trace")?;
+    Trace::create(path)
+        .map_err(|e| Failure::new(Exit::Output, format!("{}: cannot write the trace: {e}", path.display())))
+}
+
+/// The recording's file, likewise.
+fn create_record(path: &Path, input: &Input, output: &Path) -> Result<Record, Failure> {
+    refuse_overwriting(path, input, output, "the recording")?;
+    Record::create(path)
+        .map_err(|e| Failure::new(Exit::Output, format!("{}: cannot write the recording: {e}", path.display())))
+}
+
+fn refuse_overwriting(path: &Path, input: &Input, output: &Path, with: &str) -> Result<(), Failure> {
     for (other, what) in [(&*input.path, "the file that is to be proved"), (output, "the proof")] {
         if place_of(path) == place_of(other) {
-            let message = format!("{}: would overwrite {what} with the trace", path.display());
+            let message = format!("{}: would overwrite {what} with {with}", path.display());
             return Err(Failure::new(Exit::Usage, message));
         }
     }
-    Trace::create(path)
-        .map_err(|e| Failure::new(Exit::Output, format!("{}: cannot write the trace: {e}", path.display())))
+    Ok(())
 }
 
 /// One name for each place, whether or not something is there yet.
@@ -158,7 +183,7 @@ fn output_failure(error: crate::proof_file::WriteError) -> Failure {
 }
 
 /// What the circuit's sizes say about memory, before any work.
-struct Plan {
+pub(super) struct Plan {
     r1cs: Arc<R1cs>,
     backend: Arc<dyn Backend>,
     matrices: Bytes,
@@ -170,7 +195,7 @@ struct Plan {
 
 impl Plan {
     /// Builds the circuit's shape, and refuses a budget in which not even one partition can be proved.
-    fn new(budget: &Budget) -> Result<Self, Failure> {
+    pub(super) fn new(budget: &Budget) -> Result<Self, Failure> {
         let r1cs = R1cs::from_circuit(PartitionCircuit::shape()).map_err(|e| Failure::new(Exit::Internal, e))?;
         let backend = Cpu::default();
         let footprint = Footprint::new(&r1cs, &backend, budget.threads);
@@ -191,11 +216,20 @@ impl Plan {
         Ok(plan)
     }
 
+    /// What all partitions share: the shape and the key.
+    pub(super) fn shared(&self) -> Bytes {
+        self.matrices + self.key.resident
+    }
+
+    /// The most that one partition holds.
+    pub(super) fn claim(&self) -> Bytes {
+        self.claim
+    }
+
     /// What the ledger must be able to give: the shape, the key, and the most of making it, reading it, and proving with it.
     /// Making counts even where a key is cached: a cached key can turn out to be damaged.
-    fn smallest(&self) -> Bytes {
-        let shared = self.matrices + self.key.resident;
-        shared + self.claim.max(self.key.making).max(self.key.reading)
+    pub(super) fn smallest(&self) -> Bytes {
+        self.shared() + self.claim.max(self.key.making).max(self.key.reading)
     }
 }
 
@@ -230,6 +264,9 @@ struct Work<'a> {
     cache: Option<&'a KeyCache>,
     trace: Option<&'a Trace>,
     socket: Option<&'a Path>,
+    record: Option<&'a Record>,
+    /// How often the process is looked at.
+    period: Duration,
 }
 
 impl Work<'_> {
@@ -244,7 +281,14 @@ impl Work<'_> {
             Ok(serving) => serving,
             Err(error) => return (Err(Failure::new(Exit::Output, format!("--socket: {error}"))), Bytes::ZERO),
         };
+        if let Some(record) = self.record {
+            record.follow(&ledger);
+        }
+        let line = self.budget.line.bytes;
+        let watch = watch(&ledger, self.period, line, self.plan.smallest(), self.trace, self.record);
         let done = self.prove(&ledger, input, writer);
+        // A last look, at what the end has left.
+        drop(watch);
         // What the last jobs held may be on its way back from another thread.
         let _ = ledger.quiesce(QUIESCE);
         let held = ledger.snapshot().space(Space::HOST).map_or(Bytes::ZERO, |space| space.held);

@@ -11,3 +11,4 @@ mod simulate;
 mod socket;
 mod support;
 mod trace;
+mod watch;

@@ -1,0 +1,282 @@
+//! `plimsoll doctor`: one page about this machine, and whether proving would work on it.
+
+use std::thread;
+
+use plimsoll::Bytes;
+use plimsoll_profile::sample::allocator;
+use plimsoll_profile::sample::files::Root;
+use plimsoll_profile::sample::machine::{MachineMemory, ProcessLimits};
+use plimsoll_profile::sample::pressure::Pressure;
+use serde_json::{Value, json};
+
+use super::prove::Plan;
+use crate::args::Doctor;
+use crate::budget::Budget;
+use crate::console::{self, GOOD, Rows, WARNING};
+use crate::exit::{Exit, Failure};
+use crate::machine::Machine;
+
+/// A backend, and whether it can be used here.
+pub trait Probe {
+    /// Its name, as `--backend` would say it.
+    fn name(&self) -> &'static str;
+
+    /// What was found, or why it cannot be used.
+    ///
+    /// # Errors
+    ///
+    /// In words: what is missing.
+    fn probe(&self) -> Result<String, String>;
+}
+
+/// The processor: always there.
+#[derive(Clone, Copy, Debug)]
+struct Cpu {
+    threads: usize,
+}
+
+impl Probe for Cpu {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn probe(&self) -> Result<String, String> {
+        Ok(format!("{} threads", self.threads))
+    }
+}
+
+/// Cards that the kernel's driver shows, which this build has no backend for.
+#[derive(Clone, Debug)]
+struct NotBuiltIn {
+    name: &'static str,
+    root: Root,
+}
+
+impl Probe for NotBuiltIn {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn probe(&self) -> Result<String, String> {
+        let driver = match self.root.read("proc/driver/nvidia/version") {
+            Some(text) => format!("the kernel has {}", text.lines().next().unwrap_or("a driver").trim()),
+            None => "the kernel has no NVIDIA driver either".to_owned(),
+        };
+        Err(format!("not built into this command; {driver}"))
+    }
+}
+
+/// Runs it.
+pub fn run(args: &Doctor) -> Result<(), Failure> {
+    let machine = Machine::new();
+    let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let page = Page::look(&machine, args.memory, threads);
+    if args.json {
+        console::print(page.json())?;
+    } else {
+        console::print(page.text())?;
+    }
+    match page.proving {
+        Ok(_) => Ok(()),
+        Err(message) => Err(Failure::new(Exit::OutOfBudget, message)),
+    }
+}
+
+/// What was found.
+struct Page {
+    memory: Option<MachineMemory>,
+    limits: ProcessLimits,
+    /// Limits on memory, the one that binds first.
+    lines: Vec<(String, u64)>,
+    pressure: Option<Pressure>,
+    allocator: Vec<(String, String)>,
+    huge_pages: String,
+    nodes: Vec<(String, u64)>,
+    backends: Vec<(&'static str, Result<String, String>)>,
+    threads: usize,
+    proving: Result<Advice, String>,
+}
+
+/// How proving would go.
+struct Advice {
+    line: u64,
+    ledger: u64,
+    smallest: u64,
+    partition: u64,
+    at_once: u64,
+}
+
+impl Page {
+    fn look(machine: &Machine, asked: Option<Bytes>, threads: usize) -> Self {
+        let root = machine.root();
+        let mut lines: Vec<(String, u64)> =
+            machine.control_group_limits().into_iter().map(|limit| (limit.source.to_string(), limit.bytes.0)).collect();
+        lines.extend(machine.available().map(|bytes| ("available memory".to_owned(), bytes.0)));
+        lines.sort_by_key(|(_, bytes)| *bytes);
+        let allocator = match allocator::detect() {
+            Some(allocator) => {
+                let settings = allocator.settings().into_iter().map(|(name, value)| (name.to_owned(), value));
+                std::iter::once(("name".to_owned(), allocator.name().to_owned())).chain(settings).collect()
+            }
+            None => vec![(
+                "name".to_owned(),
+                "jemalloc, set at build time; its figures need the feature `jemalloc-stats`".to_owned(),
+            )],
+        };
+        let chosen = |file: &str| {
+            let text = root.read(file)?;
+            Some(text.split('[').nth(1)?.split(']').next()?.to_owned())
+        };
+        let huge_pages = chosen("sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_else(|| "not told".to_owned());
+        let backends: [Box<dyn Probe>; 3] = [
+            Box::new(Cpu { threads }),
+            Box::new(NotBuiltIn { name: "cuda", root: root.clone() }),
+            Box::new(NotBuiltIn { name: "icicle", root: root.clone() }),
+        ];
+        Self {
+            memory: MachineMemory::read(root),
+            limits: ProcessLimits::read(root),
+            lines,
+            pressure: Pressure::read(root),
+            allocator,
+            huge_pages,
+            nodes: nodes(root),
+            backends: backends.iter().map(|backend| (backend.name(), backend.probe())).collect(),
+            threads,
+            proving: advise(machine, asked, threads),
+        }
+    }
+
+    fn text(&self) -> String {
+        let bytes = |bytes: u64| Bytes(bytes).to_string();
+        let or_none = |limit: Option<u64>| limit.map_or_else(|| "no limit".to_owned(), bytes);
+        let mut rows = Rows::default();
+        if let Some(memory) = &self.memory {
+            let available = memory.available_bytes.map_or_else(|| "not told".to_owned(), bytes);
+            rows.add("memory", format!("{}, {available} available", bytes(memory.total_bytes)));
+            rows.add("swap", format!("{}, {} free", bytes(memory.swap_bytes), bytes(memory.swap_free_bytes)));
+        }
+        for (index, (source, limit)) in self.lines.iter().enumerate() {
+            let binds = if index == 0 { ": this one binds" } else { "" };
+            rows.add(if index == 0 { "limits" } else { "" }, format!("{} {source}{binds}", bytes(*limit)));
+        }
+        rows.add("locked memory", or_none(self.limits.locked_bytes))
+            .add("address space", or_none(self.limits.address_space_bytes));
+        if let (Some(all), Some(free)) = (self.limits.shm_bytes, self.limits.shm_free_bytes) {
+            rows.add("/dev/shm", format!("{}, {} free", bytes(all), bytes(free)));
+        }
+        if let Some(pressure) = &self.pressure {
+            rows.add(
+                "pressure",
+                format!("{:.1} % of the last ten seconds somebody waited for memory", pressure.some_percent),
+            );
+        }
+        let huge = self.memory.map_or(0, |memory| memory.huge_bytes);
+        rows.add("huge pages", format!("transparent: {}; {} set aside", self.huge_pages, bytes(huge)));
+        for (index, (node, size)) in self.nodes.iter().enumerate() {
+            rows.add(if index == 0 { "NUMA" } else { "" }, format!("{node}, {}", bytes(*size)));
+        }
+        for (index, (name, value)) in self.allocator.iter().enumerate() {
+            let text = if index == 0 { value.clone() } else { format!("{name}: {value}") };
+            rows.add(if index == 0 { "allocator" } else { "" }, text);
+        }
+        for (index, (name, found)) in self.backends.iter().enumerate() {
+            let text = match found {
+                Ok(what) => format!("{GOOD}{name}{GOOD:#}: {what}"),
+                Err(why) => format!("{name}: {why}"),
+            };
+            rows.add(if index == 0 { "backends" } else { "" }, text);
+        }
+        match &self.proving {
+            Ok(advice) => rows
+                .add("proving", format!("{GOOD}works{GOOD:#}: --memory {} at the least", bytes(advice.smallest)))
+                .add(
+                    "",
+                    format!(
+                        "by default under a line of {}, of which the ledger has {}",
+                        bytes(advice.line),
+                        bytes(advice.ledger)
+                    ),
+                )
+                .add(
+                    "",
+                    format!(
+                        "{} partitions of {} fit at once; {} threads can use {}",
+                        advice.at_once,
+                        bytes(advice.partition),
+                        self.threads,
+                        advice.at_once.min(self.threads as u64)
+                    ),
+                ),
+            Err(message) => rows.add("proving", format!("{WARNING}does not work{WARNING:#}: {message}")),
+        };
+        rows.to_string()
+    }
+
+    fn json(&self) -> Value {
+        let backends: Vec<Value> = self
+            .backends
+            .iter()
+            .map(|(name, found)| match found {
+                Ok(what) => json!({ "name": name, "usable": true, "found": what }),
+                Err(why) => json!({ "name": name, "usable": false, "why": why }),
+            })
+            .collect();
+        let proving = match &self.proving {
+            Ok(advice) => json!({
+                "works": true,
+                "line_bytes": advice.line,
+                "ledger_bytes": advice.ledger,
+                "smallest_line_bytes": advice.smallest,
+                "partition_bytes": advice.partition,
+                "partitions_at_once": advice.at_once,
+            }),
+            Err(message) => json!({ "works": false, "why": message }),
+        };
+        let limits: Vec<Value> =
+            self.lines.iter().map(|(source, bytes)| json!({ "source": source, "bytes": bytes })).collect();
+        let nodes: Vec<Value> =
+            self.nodes.iter().map(|(name, bytes)| json!({ "name": name, "bytes": bytes })).collect();
+        let allocator: serde_json::Map<String, Value> =
+            self.allocator.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        json!({
+            "command": "doctor",
+            "ok": self.proving.is_ok(),
+            "memory": self.memory,
+            "limits": limits,
+            "process_limits": self.limits,
+            "pressure": self.pressure,
+            "transparent_huge_pages": self.huge_pages,
+            "numa": nodes,
+            "allocator": allocator,
+            "backends": backends,
+            "threads": self.threads,
+            "proving": proving,
+        })
+    }
+}
+
+/// The machine's NUMA nodes, and the memory of each.
+fn nodes(root: &Root) -> Vec<(String, u64)> {
+    let memory = |node: usize| {
+        let text = root.read(format!("sys/devices/system/node/node{node}/meminfo"))?;
+        // `Node 0 MemTotal:       24668328 kB`
+        let line = text.lines().find(|line| line.contains("MemTotal:"))?;
+        let kib: u64 = line.split_ascii_whitespace().nth(3)?.parse().ok()?;
+        Some((format!("node {node}"), kib.saturating_mul(1024)))
+    };
+    (0..).map_while(memory).collect()
+}
+
+fn advise(machine: &Machine, asked: Option<Bytes>, threads: usize) -> Result<Advice, String> {
+    let budget = Budget::choose(asked, machine, threads).map_err(|error| error.to_string())?;
+    let plan = Plan::new(&budget).map_err(|failure| failure.message)?;
+    let shared = plan.shared();
+    Ok(Advice {
+        line: budget.line.bytes.0,
+        ledger: budget.ledger.0,
+        smallest: budget.smallest_line(plan.smallest()).0,
+        partition: plan.claim().0,
+        at_once: budget.ledger.saturating_sub(shared).0 / plan.claim().0.max(1),
+    })
+}

@@ -1,0 +1,102 @@
+//! What the process really holds: in the trace, in the flight recording, and on the doctor's page.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use plimsoll_profile::diagnose::{Books, Verdict, diagnose};
+use plimsoll_profile::recorder::Recording;
+use plimsoll_profile::trace;
+
+use crate::support::{Sandbox, wait_until};
+
+fn events(path: &Path) -> Vec<trace::Event> {
+    let file = BufReader::new(File::open(path).unwrap());
+    trace::Reader::new(file).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn a_watched_run_is_sampled_recorded_and_healthy() {
+    let sandbox = Sandbox::new();
+    sandbox.file("file", 300);
+    let arguments = ["file", "--threads", "2", "--trace", "t.jsonl", "--record", "ring", "--sample-ms", "20"];
+    let (_, json) = sandbox.prove(&arguments);
+    let line = json["memory"]["budget_bytes"].as_u64().unwrap();
+    let mut books = Books::new();
+    for event in events(&sandbox.path("t.jsonl")) {
+        books.event(&event);
+    }
+    let series = books.series();
+    assert!(series.moments.len() >= 2, "one at the beginning and one at the end at least");
+    let peak = series.moments.iter().filter_map(|m| m.sample.process).map(|process| process.peak_bytes).max();
+    assert!(peak > Some(0) && peak <= Some(line));
+    assert!(series.moments.iter().all(|m| m.sample.line == Some(line)));
+    let last = series.moments.last().unwrap();
+    assert_eq!(last.held, 0);
+    assert!(last.jobs_done >= json["partitions"].as_u64().unwrap(), "{}", last.jobs_done);
+    let diagnosis = diagnose(&series);
+    assert!(matches!(diagnosis.verdict(), Verdict::Healthy | Verdict::Ceiling), "{diagnosis}");
+
+    let recording = Recording::read(&sandbox.path("ring")).unwrap();
+    assert_eq!((recording.damaged, recording.series().unwrap().moments.last().unwrap().held), (0, 0));
+    assert!(recording.mark.unwrap().held_bytes > 0);
+}
+
+#[test]
+fn nothing_is_sampled_unless_asked_for() {
+    let sandbox = Sandbox::new();
+    sandbox.file("file", 40);
+    sandbox.prove(&["file", "--trace", "t.jsonl", "--sample-ms", "0"]);
+    let sampled = |event: &trace::Event| matches!(event.what, trace::What::Sampled(_));
+    assert!(!events(&sandbox.path("t.jsonl")).iter().any(sampled));
+}
+
+#[test]
+fn a_killed_run_leaves_its_recording() {
+    let sandbox = Sandbox::new();
+    sandbox.file("file", 4000);
+    let arguments = ["prove", "file", "--threads", "2", "--record", "ring", "--sample-ms", "5"];
+    let mut child = sandbox.command(&arguments).spawn().unwrap();
+    let ring = sandbox.path("ring");
+    wait_until("a partition is in flight", || {
+        Recording::read(&ring).is_ok_and(|recording| {
+            recording.series().is_ok_and(|series| series.moments.last().is_some_and(|moment| moment.in_flight > 0))
+        })
+    });
+    // SIGKILL.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let recording = Recording::read(&ring).unwrap();
+    let series = recording.series().unwrap();
+    assert!(series.rests.iter().any(|rest| rest.who.contains("partition")), "{:?}", series.rests);
+    let words = recording.mark.unwrap().in_words();
+    assert!(words.contains("under a line of"), "{words}");
+}
+
+#[test]
+fn a_recording_never_overwrites_what_matters() {
+    let sandbox = Sandbox::new();
+    sandbox.file("file", 40);
+    for other in ["file", "file.proof.json"] {
+        sandbox.run(&["prove", "file", "--record", other]).expect(2, &["would overwrite", "the recording"]);
+    }
+    sandbox.run(&["prove", "file", "--record", "no/such/place"]).expect(6, &["no/such/place", "the recording"]);
+}
+
+#[test]
+fn the_doctor_says_whether_proving_would_work() {
+    let sandbox = Sandbox::new();
+    let well = sandbox.run(&["doctor"]);
+    assert_eq!(well.code(), 0, "{}", well.stderr);
+    for word in ["memory", "this one binds", "allocator", "huge pages", "cpu", "cuda: not built into", "partitions"] {
+        assert!(well.stdout.contains(word), "{word:?} is not in: {}", well.stdout);
+    }
+    let json = sandbox.run(&["doctor", "--json"]).json();
+    assert_eq!((json["ok"].as_bool(), json["proving"]["works"].as_bool()), (Some(true), Some(true)));
+    // With what it calls the smallest line it works, with less it does not.
+    let smallest = json["proving"]["smallest_line_bytes"].as_u64().unwrap() >> 20;
+    assert_eq!(sandbox.run(&["doctor", "--memory", &format!("{smallest}MiB")]).code(), 0);
+    let ill = sandbox.run(&["doctor", "--json", "--memory", &format!("{}MiB", smallest - 1)]);
+    ill.expect(5, &["too small"]);
+    assert_eq!(ill.json()["proving"]["works"], false);
+}
