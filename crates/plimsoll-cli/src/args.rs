@@ -30,6 +30,7 @@ const PROVE_EXAMPLES: &str = "\
 Examples:
   plimsoll prove letter.txt
   plimsoll prove letter.txt --memory 512MiB --threads 4
+  plimsoll prove letter.txt --backend cuda --device-memory 8GiB
   plimsoll prove letter.txt --output /tmp/letter.json
   plimsoll prove letter.txt --trace letter.jsonl
   plimsoll prove letter.txt --json | jq .memory.resident_peak_bytes";
@@ -122,6 +123,19 @@ pub struct Prove {
     /// By default as many as there are cores for this process. Each takes memory of its own.
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
+
+    /// What computes
+    ///
+    /// `auto` takes a CUDA device where the program has kernels and the machine a device, and the processor otherwise; the report
+    /// says which and why. One that is named is used or refused, never replaced.
+    #[arg(long, value_enum, value_name = "BACKEND", default_value_t)]
+    pub backend: BackendChoice,
+
+    /// How much of a device's memory to take, such as 8GiB
+    ///
+    /// By default seven eighths of what is free on it. The same proofs are made with less, more slowly.
+    #[arg(long, value_name = "SIZE")]
+    pub device_memory: Option<Bytes>,
 
     /// Where to write the proof
     ///
@@ -226,6 +240,20 @@ pub enum CtlCommand {
     },
 }
 
+/// What computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum BackendChoice {
+    /// A CUDA device if there is one, the processor otherwise
+    #[default]
+    Auto,
+    /// The processor
+    Cpu,
+    /// A CUDA device
+    Cuda,
+    /// An ICICLE device
+    Icicle,
+}
+
 /// Kinds of set-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Setup {
@@ -304,7 +332,7 @@ mod tests {
     fn defaults_need_no_flag() {
         let cli = Cli::try_parse_from(["plimsoll", "prove", "letter.txt"]).unwrap();
         let Command::Prove(prove) = cli.command else { panic!("prove") };
-        assert_eq!(prove.setup, Setup::InsecureDev);
+        assert_eq!((prove.setup, prove.backend), (Setup::InsecureDev, BackendChoice::Auto));
         assert_eq!(
             (prove.memory, prove.threads, prove.output, prove.trace, prove.json),
             (None, None, None, None, false)

@@ -16,6 +16,7 @@ use clap::Parser;
 use serde::Serialize;
 
 pub mod args;
+pub mod backend;
 pub mod budget;
 pub mod chain;
 pub mod circuit;

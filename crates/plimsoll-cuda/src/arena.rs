@@ -25,6 +25,8 @@ pub struct Arena {
     capacity: u64,
     /// Offset to length. Neighbours are merged, so no two touch.
     free: BTreeMap<u64, u64>,
+    used: u64,
+    used_peak: u64,
 }
 
 /// There is no piece of that size.
@@ -44,7 +46,7 @@ impl Arena {
     pub fn new(capacity: u64) -> Self {
         let capacity = capacity / ALIGNMENT * ALIGNMENT;
         let free = if capacity > 0 { BTreeMap::from([(0, capacity)]) } else { BTreeMap::new() };
-        Self { capacity, free }
+        Self { capacity, free, used: 0, used_peak: 0 }
     }
 
     /// How large it is.
@@ -55,6 +57,11 @@ impl Arena {
     /// How much is free.
     pub fn free_bytes(&self) -> u64 {
         self.free.values().sum()
+    }
+
+    /// The most that was ever taken at once.
+    pub fn used_peak_bytes(&self) -> u64 {
+        self.used_peak
     }
 
     /// Takes a piece, and says where it is. Nothing is taken for 0 bytes.
@@ -78,6 +85,8 @@ impl Arena {
             return Err(NoRoom { wanted: bytes, free: self.free_bytes(), largest });
         };
         self.free.remove(&at);
+        self.used += wanted;
+        self.used_peak = self.used_peak.max(self.used);
         let rest = length - wanted;
         let (taken, left) = match end {
             End::Bottom => (at, at + wanted),
@@ -117,6 +126,7 @@ impl Arena {
             }
         }
         self.free.insert(start, length);
+        self.used -= aligned(bytes);
     }
 }
 

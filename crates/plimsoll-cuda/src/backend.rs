@@ -132,8 +132,8 @@ impl Cuda {
             let points = cx.allocate(plan::points(number), Bytes(plan.point_bytes))?;
             let buckets = cx.allocate(plan::buckets(number), Bytes(plan.bucket_bytes))?;
             let workspace = cx.allocate(plan::workspace(number), Bytes(plan.workspace_bytes))?;
-            let memory = MsmMemory { buckets: buckets.memory(), workspace: workspace.memory() };
-            let source = PointSource::Streamed(bases, points.memory());
+            let memory = MsmMemory::of(buckets.memory(), workspace.memory());
+            let source = PointSource::Streamed(bases, points.memory().into());
             cx.call(|lane| lane.msm(plan, source, Scalars::of(staged.memory(), terms), memory))
         })
     }

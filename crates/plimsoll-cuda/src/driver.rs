@@ -2,14 +2,22 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use blstrs::{G1Affine, G2Affine};
 use plimsoll::device::{Driver, DriverError, DriverLane, Paid};
+use plimsoll_groth16::backend::Transform;
+use plimsoll_groth16::domain::Domain;
 
 use crate::arena::{Arena, End, NoRoom};
 use crate::error::{CudaError, Meaning, OpenError, version_text};
 use crate::ffi::NttTables;
-use crate::plan::ntt::Tables;
-use crate::plan::{Shape, aligned};
+use crate::kernels::Scalars;
+use crate::msm::{DevicePoint, MsmMemory, PointSource};
+use crate::plan::msm::{Choice, MsmPlan, Points, point_bytes};
+use crate::plan::ntt::{Tables, workspace_bytes};
+use crate::plan::{SCALAR_BYTES, Shape, aligned};
 use crate::raw::{self, Allocation, Event, Properties, Stream};
 
 #[expect(
@@ -74,6 +82,8 @@ pub(crate) struct Shared {
     arena: Lock<Arena>,
     tables: Range<u64>,
     memory: Allocation,
+    /// Nanoseconds for which proofs have kept the device computing.
+    busy: AtomicU64,
 }
 
 impl Shared {
@@ -120,12 +130,43 @@ impl CudaDriver {
         let too_small =
             |_: NoRoom| OpenError::OutOfMemory { wanted: plimsoll::Bytes(bytes), free: plimsoll::Bytes(arena_bytes) };
         let tables = arena.allocate(bytes, End::Top).map_err(too_small)?;
-        let shared = Shared { device, properties, arena: Lock::new(arena), tables: tables..tables + bytes, memory };
+        let shared = Shared {
+            device,
+            properties,
+            arena: Lock::new(arena),
+            tables: tables..tables + bytes,
+            memory,
+            busy: AtomicU64::new(0),
+        };
         let stream = Stream::new()?;
         let raw_tables = shared.tables();
         crate::kernels::fill_tables(&raw_tables, &stream)?;
         stream.synchronise()?;
-        Ok(Self { shared: Arc::new(shared) })
+        let driver = Self { shared: Arc::new(shared) };
+        driver.warm_up()?;
+        Ok(driver)
+    }
+
+    /// Runs every kernel once: CUDA loads them, and takes memory for their stacks, when they are first launched.
+    fn warm_up(&self) -> Result<(), OpenError> {
+        let run = || -> Result<(), DriverError> {
+            let mut lane = self.open_lane(0)?;
+            lane.warm_up()?;
+            lane.synchronise()
+        };
+        run().map_err(|error| match error {
+            DriverError::OutOfMemory { wanted, free } => OpenError::OutOfMemory { wanted, free },
+            error => OpenError::Cuda(CudaError {
+                code: 0,
+                name: "warm-up".to_owned(),
+                text: error.to_string(),
+                operation: "running each kernel once",
+            }),
+        })
+    }
+
+    fn open_lane(&self, lane: usize) -> Result<CudaLane, DriverError> {
+        CudaLane::new(self.shared.clone(), lane).map_err(|error| error.for_driver(0, 0))
     }
 
     /// The device's number, as CUDA counts.
@@ -155,6 +196,17 @@ impl CudaDriver {
         self.usable_bytes() - free
     }
 
+    /// The most bytes of the arena that were in use at once, without the tables.
+    pub fn used_peak_bytes(&self) -> u64 {
+        self.shared.lock().used_peak_bytes() - aligned(self.shared.tables.end - self.shared.tables.start)
+    }
+
+    /// For how long proofs have kept the device computing so far, by its own clock. Uploads do not count.
+    pub fn busy(&self) -> Duration {
+        // Relaxed: a count that carries nothing with it.
+        Duration::from_nanos(self.shared.busy.load(Ordering::Relaxed))
+    }
+
     /// The device's free and total bytes as the driver says.
     ///
     /// # Errors
@@ -171,7 +223,7 @@ impl Driver for CudaDriver {
     type Memory = Piece;
 
     fn open(&self, lane: usize) -> Result<CudaLane, DriverError> {
-        CudaLane::new(self.shared.clone(), lane).map_err(|error| error.for_driver(0, 0))
+        self.open_lane(lane)
     }
 }
 
@@ -199,6 +251,28 @@ impl Piece {
     }
 }
 
+/// A piece from an offset on.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// The piece.
+    pub piece: &'a Piece,
+    /// The offset in bytes.
+    pub at: u64,
+}
+
+impl<'a> From<&'a Piece> for Part<'a> {
+    fn from(piece: &'a Piece) -> Self {
+        Self { piece, at: 0 }
+    }
+}
+
+impl Part<'_> {
+    /// The address of its beginning, from where `bytes` are the piece's.
+    pub(crate) fn address(&self, bytes: u64) -> Result<u64, DriverError> {
+        self.piece.address(self.at, bytes)
+    }
+}
+
 impl Drop for Piece {
     fn drop(&mut self) {
         self.shared.lock().release(self.at, self.bytes);
@@ -219,8 +293,10 @@ pub struct CudaLane {
     pub(crate) consumed: [Event; 2],
     /// Where a moment on one stream is waited for on another.
     pub(crate) handover: Event,
-    /// Memory for a search for touched bytes comes from the tables' alignment; see `touched`.
-    pub(crate) number: usize,
+    /// When a proof's kernels began and ended.
+    begun: Event,
+    ended: Event,
+    number: usize,
 }
 
 impl CudaLane {
@@ -233,8 +309,61 @@ impl CudaLane {
             arrived: [Event::new(false)?, Event::new(false)?],
             consumed: [Event::new(false)?, Event::new(false)?],
             handover: Event::new(false)?,
+            begun: Event::new(true)?,
+            ended: Event::new(true)?,
             number,
         })
+    }
+
+    /// A piece of the arena.
+    fn take(&self, bytes: u64, end: End) -> Result<Piece, DriverError> {
+        let allocated = self.shared.lock().allocate(bytes, end);
+        match allocated {
+            Ok(at) => Ok(Piece { shared: self.shared.clone(), at, bytes }),
+            Err(NoRoom { wanted, largest, .. }) => Err(DriverError::OutOfMemory {
+                wanted: plimsoll::Bytes(wanted),
+                // In pieces there may be more.
+                free: plimsoll::Bytes(largest),
+            }),
+        }
+    }
+
+    /// Every kernel once, on zeros.
+    fn warm_up(&mut self) -> Result<(), DriverError> {
+        let shape = Shape { multiprocessors: self.shared.properties.multiprocessors };
+        for log_size in [8, 12, 20] {
+            // Sizes of one, two and three steps.
+            let Some(domain) = Domain::with_log_size(log_size) else { continue };
+            let len = domain.size() as u64;
+            let data = self.take(len * SCALAR_BYTES, End::Bottom)?;
+            let workspace = self.take(workspace_bytes(true), End::Bottom)?;
+            self.fill(&data, 0)?;
+            let data = Scalars::of(&data, len);
+            self.transform(&domain, data, Transform::CosetForward, &workspace)?;
+            self.transform(&domain, data, Transform::CosetInverse, &workspace)?;
+            self.mul_sub_scale(data, data, data, &domain.omega())?;
+            self.synchronise()?;
+        }
+        let index = self.take(256, End::Bottom)?;
+        self.fill(&index, 0)?;
+        self.gather(Scalars::of(&index, 1), Scalars::of(&index, 1), &index, 128)?;
+        self.warm_up_msm::<G1Affine>(shape)?;
+        self.warm_up_msm::<G2Affine>(shape)
+    }
+
+    fn warm_up_msm<P: DevicePoint>(&mut self, shape: Shape) -> Result<(), DriverError> {
+        const TERMS: u64 = 64;
+        let choice = Choice { window_bits: 14, windows_per_pass: 2, chunk: TERMS, points: Points::Resident };
+        let Some(plan) = MsmPlan::new(P::GROUP, TERMS, choice, shape) else { return Ok(()) };
+        let points = self.take(TERMS * point_bytes(P::GROUP), End::Bottom)?;
+        let scalars = self.take(TERMS * SCALAR_BYTES, End::Bottom)?;
+        let (buckets, workspace) =
+            (self.take(plan.bucket_bytes, End::Bottom)?, self.take(plan.workspace_bytes, End::Bottom)?);
+        self.fill(&points, 0)?;
+        self.fill(&scalars, 0)?;
+        let memory = MsmMemory::of(&buckets, &workspace);
+        self.msm::<P>(&plan, PointSource::Resident(&points, 0), Scalars::of(&scalars, TERMS), memory)?;
+        self.synchronise()
     }
 
     /// Which of the device's lanes this is.
@@ -264,6 +393,19 @@ impl CudaLane {
         to.synchronise().map_err(|e| self.failed(e))?;
         let milliseconds = from.milliseconds_to(&to).map_err(|e| self.failed(e))?;
         Ok((result, milliseconds))
+    }
+
+    /// Counts what `f` begins as time in which the device computes.
+    pub(crate) fn counted<R>(&mut self, f: impl FnOnce(&mut Self) -> Result<R, DriverError>) -> Result<R, DriverError> {
+        let begun = self.begun.record(&self.streams[0]);
+        let result = f(self)?;
+        let counted = begun
+            .and_then(|()| self.ended.record(&self.streams[0]))
+            .and_then(|()| self.ended.synchronise())
+            .and_then(|()| self.begun.milliseconds_to(&self.ended));
+        let milliseconds = counted.map_err(|e| self.failed(e))?;
+        self.shared.busy.fetch_add((milliseconds * 1e6) as u64, Ordering::Relaxed);
+        Ok(result)
     }
 
     /// What comes next in stream 0 begins after all that was begun in the others.
@@ -317,17 +459,9 @@ impl DriverLane for CudaLane {
     type Memory = Piece;
 
     fn allocate(&mut self, paid: Paid) -> Result<Piece, DriverError> {
-        let bytes = paid.bytes().0;
-        let end = if paid.class().name() == "device.points" { End::Top } else { End::Bottom };
-        let allocated = self.shared.lock().allocate(bytes, end);
-        match allocated {
-            Ok(at) => Ok(Piece { shared: self.shared.clone(), at, bytes }),
-            Err(NoRoom { wanted, largest, .. }) => Err(DriverError::OutOfMemory {
-                wanted: plimsoll::Bytes(wanted),
-                // In pieces there may be more.
-                free: plimsoll::Bytes(largest),
-            }),
-        }
+        // Scalars wait for the lease, beside each other; what a lease works with comes and goes together, below the keys.
+        let end = if paid.class().name() == "device.abc" { End::Bottom } else { End::Top };
+        self.take(paid.bytes().0, end)
     }
 
     fn copy_in(&mut self, from: &[u8], to: &Piece, at: u64) -> Result<(), DriverError> {

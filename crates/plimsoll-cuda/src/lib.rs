@@ -17,12 +17,14 @@ mod kernels;
 mod msm;
 pub mod plan;
 #[cfg(feature = "cuda")]
+mod prove;
+#[cfg(feature = "cuda")]
 mod raw;
 
 #[cfg(feature = "cuda")]
 pub use backend::Cuda;
 #[cfg(feature = "cuda")]
-pub use driver::{CudaDriver, CudaLane, Piece, device_count, properties};
+pub use driver::{CudaDriver, CudaLane, Part, Piece, device_count, properties};
 #[cfg(feature = "cuda")]
 pub use kernels::Scalars;
 #[cfg(feature = "cuda")]

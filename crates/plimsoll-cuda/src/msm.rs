@@ -5,12 +5,12 @@ use group::Group;
 use plimsoll::device::DriverError;
 use plimsoll_groth16::backend::CurveGroup;
 
-use crate::driver::{CudaLane, Piece};
+use crate::driver::{CudaLane, Part, Piece};
 use crate::error::CudaError;
 use crate::ffi::{self, Accumulate, Reduce, Sort};
 use crate::kernels::Scalars;
 use crate::plan::SCALAR_BYTES;
-use crate::plan::msm::{MsmPlan, Points, bucket_bytes, point_bytes};
+use crate::plan::msm::{MsmPlan, Points, bucket_bytes, jacobian_bytes, point_bytes};
 use crate::raw::{Plain, Stream, bytes_of, bytes_of_mut, check};
 
 /// Points as the kernels take them: blst's affine points, as they lie in memory.
@@ -81,16 +81,25 @@ pub enum PointSource<'a, P> {
     /// On the device, from an offset in bytes on.
     Resident(&'a Piece, u64),
     /// In host memory: they pass through two buffers in a piece of the plan's `point_bytes`.
-    Streamed(&'a [P], &'a Piece),
+    Streamed(&'a [P], Part<'a>),
 }
 
 /// The memory of one multiplication.
 #[derive(Clone, Copy, Debug)]
 pub struct MsmMemory<'a> {
     /// Of the plan's `bucket_bytes`.
-    pub buckets: &'a Piece,
+    pub buckets: Part<'a>,
     /// Of the plan's `workspace_bytes`.
-    pub workspace: &'a Piece,
+    pub workspace: Part<'a>,
+    /// A point for each window, where the result is to outlast the workspace: more is computed there before it is read.
+    pub result: Option<Part<'a>>,
+}
+
+impl<'a> MsmMemory<'a> {
+    /// Two pieces, for a multiplication whose result is read before anything else is done there.
+    pub fn of(buckets: &'a Piece, workspace: &'a Piece) -> Self {
+        Self { buckets: buckets.into(), workspace: workspace.into(), result: None }
+    }
 }
 
 /// A multiplication that has been begun; [`CudaLane::msm_finish`] waits for it.
@@ -127,8 +136,8 @@ impl CudaLane {
         let work = Work {
             plan,
             scalars: scalars.address()?,
-            buckets: memory.buckets.address(0, plan.bucket_bytes)?,
-            workspace: memory.workspace.address(0, plan.workspace_bytes)?,
+            buckets: memory.buckets.address(plan.bucket_bytes)?,
+            workspace: memory.workspace.address(plan.workspace_bytes)?,
             group: match plan.group {
                 CurveGroup::G1 => 1,
                 CurveGroup::G2 => 2,
@@ -146,13 +155,19 @@ impl CudaLane {
                 }
             }
             (PointSource::Streamed(points, piece), Points::Streamed) if points.len() as u64 == plan.terms => {
-                let buffers = piece.address(0, plan.point_bytes)?;
+                let buffers = piece.address(plan.point_bytes)?;
                 self.streamed(&work, P::as_bytes(points), buffers, stream)?;
             }
             (PointSource::Streamed(..), Points::Streamed) => return refuse("another number of points"),
             _ => return refuse("points elsewhere"),
         }
-        let result = work.end(&self.streams[stream]).map_err(|e| self.failed(e))?;
+        let mut result = work.end(&self.streams[stream]).map_err(|e| self.failed(e))?;
+        if let Some(place) = memory.result {
+            let bytes = u64::from(plan.windows) * jacobian_bytes(plan.group);
+            let place = place.address(bytes)?;
+            self.streams[stream].copy_within(place, result, bytes).map_err(|e| self.failed(e))?;
+            result = place;
+        }
         Ok(PendingMsm { stream, result, windows: plan.windows, window_bits: plan.choice.window_bits })
     }
 

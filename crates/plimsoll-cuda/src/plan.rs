@@ -13,34 +13,15 @@
 
 pub mod msm;
 pub mod ntt;
+pub mod proof;
 
-use plimsoll::{Class, Space};
+pub use plimsoll_groth16::device::{abc, buckets, points, workspace};
 
 /// The bytes of a scalar.
 pub const SCALAR_BYTES: u64 = 32;
 
 /// Regions begin at multiples of this, which suits every access of the kernels and every copy.
 pub const ALIGNMENT: u64 = 256;
-
-/// Scalars on a device.
-pub const fn abc(device: u16) -> Class {
-    Class::new("device.abc", Space::device(device))
-}
-
-/// Points of a key on a device.
-pub const fn points(device: u16) -> Class {
-    Class::new("device.points", Space::device(device))
-}
-
-/// The buckets of multiplications on a device.
-pub const fn buckets(device: u16) -> Class {
-    Class::new("device.buckets", Space::device(device))
-}
-
-/// Everything else on a device.
-pub const fn workspace(device: u16) -> Class {
-    Class::new("device.workspace", Space::device(device))
-}
 
 /// What plans need to know of a kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

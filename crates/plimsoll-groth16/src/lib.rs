@@ -44,6 +44,7 @@
 
 pub mod backend;
 mod circuit;
+pub mod device;
 pub mod domain;
 pub mod fixed_base;
 pub mod footprint;

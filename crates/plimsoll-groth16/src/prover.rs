@@ -21,6 +21,7 @@ use std::sync::atomic::AtomicBool;
 
 use bellpepper_core::{Circuit, SynthesisError};
 use blstrs::Scalar;
+use plimsoll::device::DeviceError;
 use plimsoll::ledger::{EnterError, SubmitError, TakeError, VecError};
 use plimsoll::{Bytes, Grant, JobSpec, Ledger, Profile};
 
@@ -34,6 +35,7 @@ use crate::r1cs::R1cs;
 mod assemble;
 mod b_g2;
 mod commit;
+mod device;
 mod evaluate;
 mod quotient;
 mod synthesise;
@@ -41,6 +43,7 @@ mod synthesise;
 pub use assemble::{Blinding, Proved};
 pub use b_g2::Openings;
 pub use commit::Committed;
+pub use device::{DEVICE_STAGES, DeviceProver, DeviceProverError, LoadKeyError, OnDevice, ResidentKey};
 pub use evaluate::Evaluated;
 pub use quotient::Quotient;
 pub use synthesise::Witness;
@@ -93,6 +96,9 @@ pub enum ProveError {
         #[source]
         source: BackendError,
     },
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// The flag of [`Prover::with_stop`] is set.
     #[error("the proof was stopped")]
     Stopped,

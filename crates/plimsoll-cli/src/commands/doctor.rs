@@ -66,6 +66,28 @@ impl Probe for NotBuiltIn {
     }
 }
 
+/// CUDA devices, where the command has kernels for them.
+struct CudaDevices;
+
+impl Probe for CudaDevices {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn probe(&self) -> Result<String, String> {
+        let [_, (_, devices), _] = crate::backend::survey();
+        devices
+    }
+}
+
+fn cuda(root: &Root) -> Box<dyn Probe> {
+    if cfg!(feature = "cuda") {
+        Box::new(CudaDevices)
+    } else {
+        Box::new(NotBuiltIn { name: "cuda", root: root.clone() })
+    }
+}
+
 /// Runs it.
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     let machine = Machine::new();
@@ -128,11 +150,8 @@ impl Page {
             Some(text.split('[').nth(1)?.split(']').next()?.to_owned())
         };
         let huge_pages = chosen("sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_else(|| "not told".to_owned());
-        let backends: [Box<dyn Probe>; 3] = [
-            Box::new(Cpu { threads }),
-            Box::new(NotBuiltIn { name: "cuda", root: root.clone() }),
-            Box::new(NotBuiltIn { name: "icicle", root: root.clone() }),
-        ];
+        let backends: [Box<dyn Probe>; 3] =
+            [Box::new(Cpu { threads }), cuda(root), Box::new(NotBuiltIn { name: "icicle", root: root.clone() })];
         Self {
             memory: MachineMemory::read(root),
             limits: ProcessLimits::read(root),
@@ -270,7 +289,8 @@ fn nodes(root: &Root) -> Vec<(String, u64)> {
 
 fn advise(machine: &Machine, asked: Option<Bytes>, threads: usize) -> Result<Advice, String> {
     let budget = Budget::choose(asked, machine, threads).map_err(|error| error.to_string())?;
-    let plan = Plan::new(&budget).map_err(|failure| failure.message)?;
+    let chosen = crate::backend::choose(crate::args::BackendChoice::Cpu, None).map_err(|failure| failure.message)?;
+    let plan = Plan::new(&budget, chosen).map_err(|failure| failure.message)?;
     let shared = plan.shared();
     Ok(Advice {
         line: budget.line.bytes.0,

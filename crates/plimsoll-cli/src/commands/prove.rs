@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use plimsoll::pool::{Pool, PoolConfig};
 use plimsoll::{Bytes, Ledger, Profile, Reservation, Space};
-use plimsoll_groth16::backend::{Backend, Cpu};
 use plimsoll_groth16::footprint::{Footprint, MATRICES};
 use plimsoll_groth16::prover::Prover;
 use plimsoll_groth16::r1cs::R1cs;
 use plimsoll_profile::live;
 
 use crate::args::Prove;
+use crate::backend::{self, Chosen};
 use crate::budget::Budget;
 use crate::chain::{FILE_BYTES_MAX, Partitions, partition_count};
 use crate::circuit::PartitionCircuit;
@@ -57,7 +57,7 @@ pub fn run(args: &Prove) -> Result<(), Failure> {
         ));
     }
 
-    let plan = Plan::new(&budget)?;
+    let plan = Plan::new(&budget, backend::choose(args.backend, args.device_memory)?)?;
     let cache = KeyCache::of_user().inspect_err(|e| console::warn(format!("the key is not cached: {e}"))).ok();
     let writer = ProofWriter::create(&output, input.bytes, plan.key.verifying_key_bytes()).map_err(output_failure)?;
     let trace = args.trace.as_deref().map(|path| create_trace(path, &input, &output)).transpose()?;
@@ -185,7 +185,7 @@ fn output_failure(error: crate::proof_file::WriteError) -> Failure {
 /// What the circuit's sizes say about memory, before any work.
 pub(super) struct Plan {
     r1cs: Arc<R1cs>,
-    backend: Arc<dyn Backend>,
+    chosen: Chosen,
     matrices: Bytes,
     key: KeyFootprint,
     profile: Profile,
@@ -195,18 +195,16 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Builds the circuit's shape, and refuses a budget in which not even one partition can be proved.
-    pub(super) fn new(budget: &Budget) -> Result<Self, Failure> {
+    pub(super) fn new(budget: &Budget, chosen: Chosen) -> Result<Self, Failure> {
         let r1cs = R1cs::from_circuit(PartitionCircuit::shape()).map_err(|e| Failure::new(Exit::Internal, e))?;
-        let backend = Cpu::default();
-        let footprint = Footprint::new(&r1cs, &backend, budget.threads);
+        let footprint = Footprint::new(&r1cs, &*chosen.backend, budget.threads);
         let profile = footprint.profile();
         let claim = profile.stages().iter().map(|stage| demand_bytes(&stage.peak)).max().unwrap_or(Bytes::ZERO);
         let plan = Self {
             matrices: Bytes(r1cs.resident_bytes()),
             key: KeyFootprint::of(&r1cs, budget.threads),
             r1cs: Arc::new(r1cs),
-            backend: Arc::new(backend),
-
+            chosen,
             profile,
             claim,
         };
@@ -310,7 +308,7 @@ impl Work<'_> {
         };
         let Keys { key, verifying_key, identity, origin, time, charge: _charge } = source.get()?;
 
-        let prover = Prover::new(plan.r1cs.clone(), key, plan.backend.clone())
+        let prover = Prover::new(plan.r1cs.clone(), key, plan.chosen.backend.clone())
             .map_err(|e| Failure::new(Exit::Internal, e))?
             .with_stop(self.interrupt.flag());
         let partitions = partition_count(input.bytes);

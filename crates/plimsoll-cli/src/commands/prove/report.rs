@@ -53,6 +53,7 @@ impl Report<'_> {
             .add("key", hex::encode(keys.identity))
             .add("", origin)
             .add("set-up", format!("{WARNING}{SETUP}: INSECURE{WARNING:#}, whoever made this key can forge proofs"))
+            .add("backend", format!("{} ({})", self.plan.chosen.backend.name(), self.plan.chosen.why))
             .add(
                 "time",
                 format!(
@@ -154,6 +155,8 @@ impl Report<'_> {
                 cached_in: cached_in.map(|path| path.display().to_string()),
                 seconds: keys.seconds,
             },
+            backend: self.plan.chosen.backend.name(),
+            backend_why: &self.plan.chosen.why,
             threads: self.budget.threads,
             seconds: self.seconds,
             proving_seconds: *proving_seconds,
@@ -209,6 +212,8 @@ struct Json<'a> {
     setup: &'a str,
     insecure: bool,
     key: JsonKey<'a>,
+    backend: &'a str,
+    backend_why: &'a str,
     threads: usize,
     seconds: f64,
     proving_seconds: f64,

@@ -56,7 +56,7 @@ pub(crate) fn large(args: &[String]) -> Outcome {
     Ok(())
 }
 
-fn nothing() -> plimsoll::Reservation {
+pub(crate) fn nothing() -> plimsoll::Reservation {
     const SCRATCH: plimsoll::Class = plimsoll::Class::new("scratch", plimsoll::Space::HOST);
     plimsoll::Ledger::unlimited().reserve(SCRATCH, Bytes(0)).wait().expect("an unlimited ledger grants everything")
 }

@@ -96,10 +96,10 @@ fn touched<P: DevicePoint + PrimeCurveAffine<Scalar = blstrs::Scalar>>(
                 cx.copy_in(P::as_bytes(&points), &mut buffers[0], 0)?;
             }
             let [point_buffer, buckets, workspace] = &buffers;
-            let memory = MsmMemory { buckets: buckets.memory(), workspace: workspace.memory() };
+            let memory = MsmMemory::of(buckets.memory(), workspace.memory());
             let source = match choice.points {
                 Points::Resident => PointSource::Resident(point_buffer.memory(), 0),
-                Points::Streamed => PointSource::Streamed(&points[..], point_buffer.memory()),
+                Points::Streamed => PointSource::Streamed(&points[..], point_buffer.memory().into()),
             };
             cx.call(|lane| lane.msm::<P>(&plan, source, Scalars::of(staged.memory(), terms), memory))?;
             let mut found = [0; 3];

@@ -159,7 +159,7 @@ where
             let mut scalars = cx.allocate(plan::abc(0), Bytes(terms * SCALAR_BYTES))?;
             let buckets = cx.allocate(plan::buckets(0), Bytes(buckets))?;
             let workspace = cx.allocate(plan::workspace(0), Bytes(workspace))?;
-            let memory = MsmMemory { buckets: buckets.memory(), workspace: workspace.memory() };
+            let memory = MsmMemory::of(buckets.memory(), workspace.memory());
             let mut lines = Vec::new();
             let mut uniform = 0.0;
             for (kind, values) in kinds.iter().rev() {

@@ -1,0 +1,114 @@
+//! What computes: chosen by `--backend`, told in the report, and never changed behind the user's back.
+//!
+//! Only `auto` decides by itself, and it says what it chose and why. A backend that was named and cannot be had is an error
+//! before any work.
+
+use std::sync::Arc;
+
+use plimsoll::Bytes;
+use plimsoll_groth16::backend::{Backend, Cpu};
+
+use crate::args::BackendChoice;
+use crate::exit::{Exit, Failure};
+
+/// The backend of a run.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// It.
+    pub backend: Arc<dyn Backend>,
+    /// Why, or what it runs on: for the report.
+    pub why: String,
+}
+
+/// Finds what was asked for. `memory` is how much of a device's memory is taken; otherwise seven eighths of what is free.
+///
+/// # Errors
+///
+/// If it was named and is not to be had.
+pub fn choose(choice: BackendChoice, memory: Option<Bytes>) -> Result<Chosen, Failure> {
+    let cpu = |why: String| Chosen { backend: Arc::new(Cpu::new()), why };
+    match choice {
+        BackendChoice::Cpu => Ok(cpu("asked for".to_owned())),
+        BackendChoice::Cuda => cuda(memory).map_err(|why| unavailable("cuda", &why)),
+        BackendChoice::Icicle => Err(unavailable("icicle", "this program was built without ICICLE")),
+        BackendChoice::Auto => Ok(cuda(memory).unwrap_or_else(|why| cpu(format!("no CUDA: {why}")))),
+    }
+}
+
+fn unavailable(name: &str, why: &str) -> Failure {
+    Failure::new(Exit::Usage, format!("--backend {name}: {why}; --backend cpu always works"))
+}
+
+/// Each backend, and whether it can be had here: `Ok` with what it would run on, `Err` with what is missing. It takes no device
+/// memory.
+pub fn survey() -> [(&'static str, Result<String, String>); 3] {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    [
+        ("cpu", Ok(format!("{threads} threads"))),
+        ("cuda", cuda_devices()),
+        ("icicle", Err("this program was built without ICICLE".to_owned())),
+    ]
+}
+
+#[cfg(feature = "cuda")]
+fn cuda_devices() -> Result<String, String> {
+    let count = plimsoll_cuda::device_count().map_err(|error| error.to_string())?;
+    let devices = (0..count).map(|device| {
+        let properties = plimsoll_cuda::properties(device).map_err(|error| error.to_string())?;
+        let (free, total) = (Bytes(properties.free_bytes), Bytes(properties.total_bytes));
+        Ok::<_, String>(format!("device {device}: {}, {free} free of {total}", properties.name))
+    });
+    devices.collect::<Result<Vec<_>, _>>().map(|lines| lines.join("; "))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda_devices() -> Result<String, String> {
+    cuda(None).map(|chosen| chosen.why)
+}
+
+#[cfg(feature = "cuda")]
+fn cuda(memory: Option<Bytes>) -> Result<Chosen, String> {
+    let open = || {
+        let properties = plimsoll_cuda::properties(0)?;
+        let bytes = memory.map_or(properties.free_bytes / 8 * 7, |memory| memory.0);
+        Ok::<_, plimsoll_cuda::error::OpenError>((plimsoll_cuda::CudaDriver::open(0, bytes)?, properties.name, bytes))
+    };
+    let (driver, name, bytes) = open().map_err(|error| error.to_string())?;
+    let backend = plimsoll_cuda::Cuda::alone(driver).map_err(|error| error.to_string())?;
+    Ok(Chosen { backend: Arc::new(backend), why: format!("{name}, {} of its memory", Bytes(bytes)) })
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(_memory: Option<Bytes>) -> Result<Chosen, String> {
+    Err("this program was built without CUDA; build it with --features cuda".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_survey_says_what_is_missing() {
+        for (name, there) in survey() {
+            match there {
+                Ok(what) => assert!(!what.is_empty(), "{name}"),
+                Err(missing) => assert!(!missing.is_empty() && name != "cpu", "{name}: {missing}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_named_is_used_or_refused() {
+        let name = |choice| choose(choice, None).map(|chosen| chosen.backend.name());
+        assert_eq!(name(BackendChoice::Cpu).expect("always there"), "cpu");
+        let refused = name(BackendChoice::Icicle).expect_err("not built");
+        assert_eq!(refused.exit, Exit::Usage);
+        // On a machine with a device and a program with kernels it is there; otherwise it is an error, and never another.
+        match name(BackendChoice::Cuda) {
+            Ok(name) => assert_eq!(name, "cuda"),
+            Err(failure) => assert_eq!(failure.exit, Exit::Usage),
+        }
+        let auto = choose(BackendChoice::Auto, None).expect("there is always something");
+        assert!(auto.backend.name() == "cuda" || auto.why.starts_with("no CUDA: "), "{}", auto.why);
+    }
+}

@@ -1,0 +1,217 @@
+//! A whole proof: the quotient, and five multiplications on one stream or on two.
+//!
+//! Two multiplications at once fill each other's gaps (the end of one has few threads), and take buckets and workspace twice.
+//! What is handed in is laid out here: for each stream its own buckets, workspace and room for points, and behind the
+//! workspaces a place for each multiplication's result, which is read when all are done.
+
+use plimsoll::Bytes;
+use plimsoll_groth16::backend::CurveGroup;
+use plimsoll_groth16::device::{DevicePlan, DeviceSizes, Residence};
+
+use super::msm::{MsmPlan, Points, jacobian_bytes};
+use super::ntt::{MAX_LOG_SIZE, workspace_bytes};
+use super::{Layout, Shape};
+
+/// The multiplications of a proof, in the order of [`ProofPlan::msms`].
+pub const H: usize = 0;
+/// Of the private variables.
+pub const L: usize = 1;
+/// Of the a query.
+pub const A: usize = 2;
+/// Of the b query in G1.
+pub const B_G1: usize = 3;
+/// Of the b query in G2.
+pub const B_G2: usize = 4;
+
+/// Which multiplications go on which stream, when there are two: of about the same length together, the longest first.
+const STREAMS: [&[usize]; 2] = [&[H, L, A], &[B_G2, B_G1]];
+const ONE_STREAM: [&[usize]; 2] = [&[H, L, A, B_G1, B_G2], &[]];
+
+/// How many ways to make a proof are offered, each with at most half the bytes of the one before.
+const WAYS: usize = 6;
+
+/// One way to make a proof.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProofPlan {
+    /// The multiplications; `None` for one without terms.
+    pub msms: [Option<MsmPlan>; 5],
+    /// Whether two go on at once.
+    pub two_streams: bool,
+    /// For each stream, where its part of `device.points`, `device.buckets` and `device.workspace` begins.
+    pub streams: [StreamAt; 2],
+    /// Where the results lie in the workspace.
+    pub results: [u64; 5],
+    /// The bytes of `device.points`.
+    pub point_bytes: u64,
+    /// The bytes of `device.buckets`.
+    pub bucket_bytes: u64,
+    /// The bytes of `device.workspace`.
+    pub workspace_bytes: u64,
+}
+
+/// Where a stream's memory begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamAt {
+    /// In `device.points`.
+    pub points: u64,
+    /// In `device.buckets`.
+    pub buckets: u64,
+    /// In `device.workspace`.
+    pub workspace: u64,
+}
+
+impl ProofPlan {
+    /// The plan with each multiplication the fastest within `each` bytes; `None` if one does not fit.
+    pub fn new(sizes: &DeviceSizes, residence: Residence, two_streams: bool, each: u64, shape: Shape) -> Option<Self> {
+        if sizes.domain > 1 << MAX_LOG_SIZE || sizes.variables >= 1 << 31 {
+            return None;
+        }
+        let points = match residence {
+            Residence::Resident => Points::Resident,
+            Residence::Streamed => Points::Streamed,
+        };
+        let terms = [sizes.h, sizes.l, sizes.a, sizes.b, sizes.b];
+        let mut msms = [const { None }; 5];
+        for (at, (terms, msm)) in terms.into_iter().zip(&mut msms).enumerate() {
+            let group = if at == B_G2 { CurveGroup::G2 } else { CurveGroup::G1 };
+            if terms > 0 {
+                *msm = Some(MsmPlan::fastest(group, terms, points, shape, each)?);
+            }
+        }
+        let mut layouts = [Layout::default(), Layout::default(), Layout::default()];
+        let mut streams = [StreamAt::default(); 2];
+        for (members, stream) in Self::members(two_streams).iter().zip(&mut streams) {
+            let most = |bytes: fn(&MsmPlan) -> u64| {
+                members.iter().filter_map(|&at| msms[at].as_ref()).map(bytes).max().unwrap_or(0)
+            };
+            stream.points = layouts[0].place(most(|msm| msm.point_bytes));
+            stream.buckets = layouts[1].place(most(|msm| msm.bucket_bytes));
+            stream.workspace = layouts[2].place(most(|msm| msm.workspace_bytes));
+        }
+        // The quotient comes before all of them, in the same memory.
+        layouts[2].end = layouts[2].end.max(workspace_bytes(true));
+        let mut results = [0; 5];
+        for (result, msm) in results.iter_mut().zip(&msms) {
+            let bytes = msm.as_ref().map_or(0, |msm| u64::from(msm.windows) * jacobian_bytes(msm.group));
+            *result = layouts[2].place(bytes);
+        }
+        let [point_bytes, bucket_bytes, workspace_bytes] = layouts.map(|layout| layout.end);
+        Some(Self { msms, two_streams, streams, results, point_bytes, bucket_bytes, workspace_bytes })
+    }
+
+    /// Which multiplications go on which stream.
+    pub fn members(two_streams: bool) -> &'static [&'static [usize]; 2] {
+        if two_streams { &STREAMS } else { &ONE_STREAM }
+    }
+
+    /// Of all classes.
+    pub fn bytes(&self) -> u64 {
+        super::aligned(self.point_bytes) + super::aligned(self.bucket_bytes) + super::aligned(self.workspace_bytes)
+    }
+
+    /// About how long it takes, in seconds; see [`MsmPlan::seconds`].
+    pub fn seconds(&self, shape: Shape) -> f64 {
+        let all: f64 = self.msms.iter().flatten().map(|msm| msm.seconds(shape)).sum();
+        if self.two_streams { all * 0.92 } else { all }
+    }
+
+    /// The fastest within `memory`; `None` if there is none.
+    pub fn fastest(sizes: &DeviceSizes, residence: Residence, memory: u64, shape: Shape) -> Option<Self> {
+        // Streamed points come one after the other, so a second stream would only wait.
+        let streams: &[bool] = if residence == Residence::Streamed { &[false] } else { &[true, false] };
+        let candidates = streams.iter().flat_map(|&two| {
+            // Of what each multiplication may take, the largest with which all fit: the halves are near enough.
+            let mut each = memory;
+            std::iter::from_fn(move || {
+                let plan = Self::new(sizes, residence, two, each, shape);
+                each = each * 3 / 4;
+                Some(plan)
+            })
+            .take(24)
+            .flatten()
+            .find(|plan| plan.bytes() <= memory)
+        });
+        candidates.min_by(|a, b| a.seconds(shape).total_cmp(&b.seconds(shape)))
+    }
+
+    /// Ways within `memory`, the fastest first, each of the others with at most half of the bytes.
+    pub fn ways(sizes: &DeviceSizes, residence: Residence, memory: Bytes, shape: Shape) -> Vec<DevicePlan<Self>> {
+        let mut ways = Vec::new();
+        let mut memory = memory.0;
+        while ways.len() < WAYS
+            && let Some(plan) = Self::fastest(sizes, residence, memory, shape)
+        {
+            memory = plan.bytes() / 2;
+            ways.push(DevicePlan {
+                points: Bytes(plan.point_bytes),
+                buckets: Bytes(plan.bucket_bytes),
+                workspace: Bytes(plan.workspace_bytes),
+                plan,
+            });
+        }
+        ways
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dense(log: u32) -> DeviceSizes {
+        let domain = 1 << log;
+        DeviceSizes {
+            domain,
+            variables: domain - 1,
+            inputs: 2,
+            h: domain - 1,
+            l: domain - 3,
+            a: domain - 1,
+            b: domain - 1,
+        }
+    }
+
+    #[test]
+    fn streams_do_not_share_memory_and_results_lie_behind_it() {
+        for residence in [Residence::Resident, Residence::Streamed] {
+            for memory in [1 << 28, 1 << 30, 1 << 33] {
+                for way in ProofPlan::ways(&dense(20), residence, Bytes(memory), Shape::HOPPER) {
+                    let plan = way.plan;
+                    assert!(plan.bytes() <= memory);
+                    let ends = [plan.streams[1].points, plan.streams[1].buckets, plan.streams[1].workspace];
+                    for &at in ProofPlan::members(plan.two_streams)[0] {
+                        let msm = plan.msms[at].as_ref().expect("it has terms");
+                        assert!(msm.point_bytes <= ends[0] && msm.bucket_bytes <= ends[1]);
+                        assert!(msm.workspace_bytes <= ends[2]);
+                    }
+                    for &at in ProofPlan::members(plan.two_streams)[1] {
+                        let msm = plan.msms[at].as_ref().expect("it has terms");
+                        assert!(ends[1] + msm.bucket_bytes <= plan.bucket_bytes);
+                        assert!(ends[2] + msm.workspace_bytes <= plan.results[0]);
+                    }
+                    assert!(plan.results.is_sorted());
+                    assert!(workspace_bytes(true) <= plan.results[0]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_memory_makes_the_same_proof_more_slowly() {
+        for (log, smallest) in [(16, 64 << 20), (20, 160 << 20), (22, 256 << 20)] {
+            let ways = ProofPlan::ways(&dense(log), Residence::Streamed, Bytes(64 << 30), Shape::HOPPER);
+            assert!(ways.len() >= 2);
+            for pair in ways.windows(2) {
+                assert!(pair[1].plan.bytes() <= pair[0].plan.bytes() / 2);
+                assert!(pair[1].plan.seconds(Shape::HOPPER) >= pair[0].plan.seconds(Shape::HOPPER));
+            }
+            let small = ProofPlan::fastest(&dense(log), Residence::Streamed, smallest, Shape::HOPPER);
+            assert!(small.is_some(), "2^{log}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernels_cannot_index_has_no_plan() {
+        assert!(ProofPlan::ways(&dense(29), Residence::Streamed, Bytes(1 << 40), Shape::HOPPER).is_empty());
+        assert!(ProofPlan::ways(&dense(20), Residence::Resident, Bytes(1 << 20), Shape::HOPPER).is_empty());
+    }
+}

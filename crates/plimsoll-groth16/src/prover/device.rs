@@ -1,0 +1,405 @@
+//! Proofs whose heavy part is made on devices.
+//!
+//! | stage | where | gives back |
+//! |---|---|---|
+//! | synthesise, evaluate | workers | |
+//! | [stage in](DeviceProver::stage_in) | a lane | a, b, c and the assignment in host memory |
+//! | [compute](DeviceProver::compute) | a lane with the lease | everything on the device |
+//! | [assemble](Prover::assemble) | a worker | |
+//!
+//! So the upload of one proof overlaps the kernels of another, and what is left after the kernels is a worker's. Keys are
+//! residencies: loaded once to each device, kept as long as nobody needs their room more, pinned by every job. Where a
+//! device has no room for the key beside a proof, its points pass through it.
+//!
+//! A job may go by several plans; the ledger grants the first that fits. Should the device turn out to have less memory than
+//! it promised, because somebody else uses it, the stage is run again, and at last with a smaller plan; what was staged in
+//! stays where it is.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use blstrs::Scalar;
+use ff::Field;
+use plimsoll::device::{Device, DeviceError, DeviceSet, LaneCx, LeaseCx, StageError, Staged};
+use plimsoll::ledger::{EnterError, Load, ReserveError, Residency, SubmitError, TooFew};
+use plimsoll::pipeline::{Builder, Failure};
+use plimsoll::{Bytes, Charged, Demand, JobSpec, Ledger, Profile};
+
+use super::b_g2::Openings;
+use super::evaluate::Evaluated;
+use super::{ProveError, Prover};
+use crate::device::{
+    DeviceBackend, DevicePlan, DeviceSizes, DeviceWork, KeyLayout, KeyPoints, Residence, ScalarLayout, abc, buckets,
+    points, workspace,
+};
+use crate::footprint::{AUX, PROVERS, SCRATCH, SHELLS};
+use crate::keys::{HBasis, ProvingKey};
+use crate::r1cs::{Density, R1cs};
+
+/// The names of the stages, in order.
+pub const DEVICE_STAGES: [&str; 5] = ["synthesise", "evaluate", "stage in", "prove on device", "assemble"];
+
+/// About how long a key takes to load again, a byte: for the choice of what is evicted.
+const LOAD_NANOSECONDS_PER_KIB: u64 = 100;
+
+/// Makes proofs of one circuit with one key on a set of devices.
+#[derive(Debug)]
+pub struct DeviceProver<D: DeviceBackend> {
+    prover: Prover,
+    devices: DeviceSet<D>,
+    sizes: DeviceSizes,
+    residence: Residence,
+    layout: ScalarLayout,
+    /// For each device, in the set's order.
+    sites: Arc<Vec<Site<D>>>,
+}
+
+/// One device of the set.
+#[derive(Debug)]
+struct Site<D: DeviceBackend> {
+    device: Device<D>,
+    plans: Vec<DevicePlan<D::Plan>>,
+    key: Option<Residency<Arc<ResidentKey<D>>>>,
+}
+
+impl<D: DeviceBackend> Clone for DeviceProver<D> {
+    fn clone(&self) -> Self {
+        let Self { prover, devices, sizes, residence, layout, sites } = self;
+        Self {
+            prover: prover.clone(),
+            devices: devices.clone(),
+            sizes: *sizes,
+            residence: *residence,
+            layout: *layout,
+            sites: sites.clone(),
+        }
+    }
+}
+
+/// A key's points on a device.
+pub struct ResidentKey<D: DeviceBackend> {
+    points: Staged<D>,
+}
+
+impl<D: DeviceBackend> fmt::Debug for ResidentKey<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ResidentKey").field(&self.points).finish()
+    }
+}
+
+/// A proof's scalars on a device, waiting for its lease.
+pub struct OnDevice<D: DeviceBackend> {
+    scalars: Staged<D>,
+    /// Taken when the device is done with them.
+    public_inputs: RefCell<Option<Charged<Vec<Scalar>>>>,
+}
+
+impl<D: DeviceBackend> fmt::Debug for OnDevice<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnDevice").field(&self.scalars).finish()
+    }
+}
+
+/// There is no way to make these proofs on these devices.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceProverError {
+    /// Even with the points passing through, a device's memory is too small.
+    #[error("device {device} has a budget of {memory}, which is too little for even one proof of this circuit")]
+    TooSmall {
+        /// The device.
+        device: u16,
+        /// Its budget.
+        memory: Bytes,
+    },
+    /// The key is no residency of the ledger's.
+    #[error(transparent)]
+    Residency(#[from] ReserveError),
+}
+
+/// Why a key was not loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadKeyError {
+    /// The bytes that pay for it are not there.
+    #[error(transparent)]
+    TooFew(#[from] TooFew),
+    /// No lane.
+    #[error(transparent)]
+    Refused(#[from] SubmitError),
+    /// No lane.
+    #[error(transparent)]
+    Enter(#[from] EnterError),
+    /// The device.
+    #[error("the key could not be loaded to the device")]
+    Device(#[from] StageError<DeviceError>),
+}
+
+impl<D: DeviceBackend> DeviceProver<D> {
+    /// On these devices, whose memory is what `ledger`'s budget says. All of them keep the key, or none does.
+    ///
+    /// # Errors
+    ///
+    /// If a device is too small.
+    pub fn new(prover: Prover, devices: DeviceSet<D>, ledger: &Ledger) -> Result<Self, DeviceProverError> {
+        Self::with_residence(prover.clone(), devices.clone(), ledger, Residence::Resident)
+            .or_else(|_| Self::with_residence(prover, devices, ledger, Residence::Streamed))
+    }
+
+    /// The same, with the points where the caller says.
+    ///
+    /// # Errors
+    ///
+    /// If a device is too small for that.
+    pub fn with_residence(
+        prover: Prover,
+        devices: DeviceSet<D>,
+        ledger: &Ledger,
+        residence: Residence,
+    ) -> Result<Self, DeviceProverError> {
+        let sizes = DeviceSizes::new(prover.r1cs(), prover.key().h.basis);
+        let layout = ScalarLayout::new(&sizes, residence);
+        let key_bytes = match residence {
+            Residence::Resident => KeyLayout::new(&sizes).bytes,
+            Residence::Streamed => Bytes::ZERO,
+        };
+        let mut sites = Vec::new();
+        for device in devices.devices() {
+            let number = device.number();
+            let space = points(number).space();
+            let memory = ledger.snapshot().space(space).map_or(Bytes::ZERO, |space| space.limit);
+            // With room for a second proof's scalars, so that they come while the first is computed; or without.
+            let plans = [2, 1].into_iter().find_map(|proofs| {
+                let room = memory.checked_sub(key_bytes)?.checked_sub(layout.bytes.times(proofs))?;
+                let plans = device.driver().plans(&sizes, residence, room);
+                (!plans.is_empty()).then_some(plans)
+            });
+            let plans = plans.ok_or(DeviceProverError::TooSmall { device: number, memory })?;
+            let key = match residence {
+                Residence::Streamed => None,
+                Residence::Resident => {
+                    let cost = Duration::from_nanos(key_bytes.0 / 1024 * LOAD_NANOSECONDS_PER_KIB);
+                    Some(ledger.residency("proving key", points(number), key_bytes, cost)?)
+                }
+            };
+            sites.push(Site { device: device.clone(), plans, key });
+        }
+        Ok(Self { prover, devices, sizes, residence, layout, sites: Arc::new(sites) })
+    }
+
+    /// The prover whose other stages these stand between.
+    pub fn prover(&self) -> &Prover {
+        &self.prover
+    }
+
+    /// The devices.
+    pub fn devices(&self) -> &DeviceSet<D> {
+        &self.devices
+    }
+
+    /// Where the key's points are.
+    pub fn residence(&self) -> Residence {
+        self.residence
+    }
+
+    /// A profile for each way to make one proof: the fastest on each device that is well first, the preferred device first
+    /// among those. `threads` are those of the pool that synthesises.
+    pub fn profiles(&self, threads: usize) -> Vec<Profile> {
+        let is_resident =
+            |number| self.site(number).and_then(|site| site.key.as_ref()).is_some_and(Residency::is_resident);
+        let mut devices = self.devices.preferred(is_resident);
+        if devices.is_empty() {
+            devices.extend(self.sites.first().map(|site| site.device.number()));
+        }
+        let most = self.sites.iter().map(|site| site.plans.len()).max().unwrap_or(0);
+        let each = (0..most).flat_map(|rank| devices.iter().map(move |&device| (rank, device)));
+        each.filter_map(|(rank, device)| Some(self.profile(threads, device, self.site(device)?.plans.get(rank)?)))
+            .collect()
+    }
+
+    fn profile(&self, threads: usize, device: u16, plan: &DevicePlan<D::Plan>) -> Profile {
+        let r1cs = self.prover.r1cs();
+        let [synthesise, evaluate, stage_in, compute, assemble] = DEVICE_STAGES;
+        let scratch = self.prover.footprint(threads).synthesis_scratch();
+        let shells = Demand::new().bytes(SHELLS, Bytes::of::<Scalar>(r1cs.inputs() - 1));
+        let witness = shells.clone().bytes(AUX, Bytes::of::<Scalar>(r1cs.variables()));
+        let evaluated = witness.clone().bytes(PROVERS, Bytes::of::<Scalar>(3 * r1cs.domain().size()));
+        let staged = shells.clone().bytes(abc(device), self.layout.bytes);
+        let computing = staged
+            .clone()
+            .bytes(points(device), plan.points)
+            .bytes(buckets(device), plan.buckets)
+            .bytes(workspace(device), plan.workspace);
+        Profile::new()
+            .stage(synthesise, witness.clone().bytes(SCRATCH, scratch), witness)
+            .stage(evaluate, evaluated.clone(), evaluated.clone())
+            .stage(stage_in, evaluated.bytes(abc(device), self.layout.bytes).on_lane(device), staged)
+            .stage(compute, computing.on_lease(device), shells.clone())
+            .stage(assemble, shells, Demand::new())
+    }
+
+    fn site(&self, device: u16) -> Option<&Site<D>> {
+        self.sites.iter().find(|site| site.device.number() == device)
+    }
+
+    /// Has each job of a pipeline need the key on the devices, where it is to be resident.
+    pub fn with_keys<In, Out, E>(&self, builder: Builder<In, Out, E>, ledger: &Ledger) -> Builder<In, Out, E>
+    where
+        In: Send + 'static,
+        Out: Send + 'static,
+        E: Send + 'static,
+    {
+        (0..self.sites.len()).fold(builder, |builder, at| {
+            let Some(key) = &self.sites[at].key else { return builder };
+            let (this, ledger) = (self.clone(), ledger.clone());
+            builder.needs(key, move |load| this.load_key(&this.sites[at], &ledger, load))
+        })
+    }
+
+    /// Loads the key to a device: on one of its lanes, as a job of its own that holds nothing but the lane.
+    fn load_key(
+        &self,
+        site: &Site<D>,
+        ledger: &Ledger,
+        load: &mut Load<Arc<ResidentKey<D>>>,
+    ) -> Result<Arc<ResidentKey<D>>, LoadKeyError> {
+        let layout = KeyLayout::new(&self.sizes);
+        let reservation = load.take(layout.bytes)?;
+        let profile = Profile::new().stage("load key", Demand::new().on_lane(site.device.number()), Demand::new());
+        let mut job = ledger.submit(JobSpec::new("load key", profile).priority(load.priority()))?;
+        let (key, r1cs) = (self.prover.key().clone(), self.prover.r1cs().clone());
+        let grant = job.enter(0).wait()?;
+        let staged = site.device.stage(grant, move |cx| {
+            let mut buffer = cx.allocate_for(reservation).map_err(|(error, _)| error)?;
+            let mut copy = |bytes: &[u8], at: u64| cx.copy_in(bytes, &mut buffer, at);
+            copy_key::<D>(&key, &r1cs, &layout, &mut copy)?;
+            Ok::<_, DeviceError>(cx.keep(buffer))
+        });
+        Ok(Arc::new(ResidentKey { points: staged.wait()? }))
+    }
+
+    /// Copies a proof's scalars to the device, and gives back what they were in host memory.
+    ///
+    /// # Errors
+    ///
+    /// As the device says.
+    pub fn stage_in(&self, cx: &mut LaneCx<'_, D>, evaluated: Evaluated) -> Result<OnDevice<D>, ProveError> {
+        let Evaluated { witness, a, b, c } = evaluated;
+        let layout = &self.layout;
+        let mut buffer = cx.allocate(abc(cx.device()), layout.bytes)?;
+        for (values, at) in [a, b, c].into_iter().zip(layout.abc) {
+            cx.copy_in(&D::scalars(&values), &mut buffer, at)?;
+        }
+        cx.copy_in(&D::scalars(&witness.assignment), &mut buffer, layout.assignment)?;
+        if self.residence == Residence::Streamed {
+            let r1cs = self.prover.r1cs();
+            let mut copy = |bytes: &[u8], at: u64| cx.copy_in(bytes, &mut buffer, at);
+            copy_indices(r1cs, &mut copy, layout.index_a, layout.index_b)?;
+        }
+        Ok(OnDevice { scalars: cx.keep(buffer), public_inputs: RefCell::new(Some(witness.public_inputs)) })
+    }
+
+    /// Makes the quotient and the multiplications, with the fastest plan that was granted.
+    ///
+    /// # Errors
+    ///
+    /// As the device says. After [`Failure::OutOfMemory`] it can be called again: nothing has begun then.
+    pub fn compute(&self, cx: &mut LeaseCx<'_, D>, staged: &OnDevice<D>) -> Result<Openings, ProveError> {
+        let device = cx.device();
+        let site = self.site(device).ok_or(ProveError::Stopped)?;
+        let grant = cx.grant();
+        let granted = |plan: &DevicePlan<D::Plan>| {
+            grant.given(points(device)) >= plan.points
+                && grant.given(buckets(device)) >= plan.buckets
+                && grant.given(workspace(device)) >= plan.workspace
+        };
+        let plan = site.plans.iter().find(|plan| granted(plan)).or(site.plans.last()).ok_or(ProveError::Stopped)?;
+        let resident = site.key.as_ref().and_then(|key| cx.grant().pinned(key)).cloned();
+        let passing = cx.allocate(points(device), plan.points)?;
+        let bucket_memory = cx.allocate(buckets(device), plan.buckets)?;
+        let work_memory = cx.allocate(workspace(device), plan.workspace)?;
+        let scalars = cx.lend(&staged.scalars)?;
+        let key = match &resident {
+            Some(key) => KeyPoints::Resident(cx.lend(&key.points)?, KeyLayout::new(&self.sizes)),
+            None => KeyPoints::Streamed(self.prover.key()),
+        };
+        let (domain, basis) = (&self.prover.domain, self.prover.key().h.basis);
+        let factor = match basis {
+            HBasis::PowersOfTau => domain.vanishing_on_coset_inverse(),
+            // The points carry it.
+            HBasis::OddCosetLagrange => Scalar::ONE,
+        };
+        let work = DeviceWork {
+            sizes: self.sizes,
+            domain,
+            factor: &factor,
+            coefficients: basis == HBasis::PowersOfTau,
+            scalars,
+            layout: self.layout,
+            key,
+            points: passing.memory(),
+            buckets: bucket_memory.memory(),
+            workspace: work_memory.memory(),
+        };
+        let sums = cx.call(|lane| D::prove(lane, &plan.plan, work))?;
+        let public_inputs = staged.public_inputs.borrow_mut().take().ok_or(ProveError::Stopped)?;
+        Ok(Openings { h_and_l: sums.h_and_l, a: sums.a, b_g1: sums.b_g1, b_g2: sums.b_g2, public_inputs })
+    }
+}
+
+/// Copies a key's parts to where they belong.
+fn copy_key<D: DeviceBackend>(
+    key: &ProvingKey,
+    r1cs: &R1cs,
+    layout: &KeyLayout,
+    copy: &mut impl FnMut(&[u8], u64) -> Result<(), DeviceError>,
+) -> Result<(), DeviceError> {
+    for (points, at) in [(&key.h.points, layout.h), (&key.l, layout.l), (&key.a, layout.a), (&key.b_g1, layout.b_g1)] {
+        copy(&D::g1(points), at)?;
+    }
+    copy(&D::g2(&key.b_g2), layout.b_g2)?;
+    copy_indices(r1cs, copy, layout.index_a, layout.index_b)
+}
+
+/// Copies which variables the a and b queries' points are for, unless for all.
+fn copy_indices(
+    r1cs: &R1cs,
+    copy: &mut impl FnMut(&[u8], u64) -> Result<(), DeviceError>,
+    index_a: u64,
+    index_b: u64,
+) -> Result<(), DeviceError> {
+    /// Copied at once.
+    const PART: usize = 1 << 16;
+    let mut members = |density: &Density, mut at: u64| {
+        if density.total() == r1cs.variables() {
+            return Ok(());
+        }
+        let mut part = Vec::with_capacity(4 * PART);
+        for member in density.iter() {
+            part.extend_from_slice(&u32::try_from(member).unwrap_or(u32::MAX).to_le_bytes());
+            if part.len() == 4 * PART {
+                copy(&part, at)?;
+                at += part.len() as u64;
+                part.clear();
+            }
+        }
+        if part.is_empty() { Ok(()) } else { copy(&part, at) }
+    };
+    members(r1cs.a_density(), index_a)?;
+    members(r1cs.b_density(), index_b)
+}
+
+impl ProveError {
+    /// What kind of failure it is, for [`Builder::failures`].
+    pub fn failure(&self) -> Failure {
+        match self {
+            ProveError::Device(error) => error.failure(),
+            _ => Failure::Fatal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
