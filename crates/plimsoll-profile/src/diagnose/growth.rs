@@ -66,8 +66,8 @@ pub(super) fn leak(view: &View<'_>) -> Option<Finding> {
         headline: format!("every {} leaves {} behind that nothing accounts for", view.per, signed(trend.slope.value)),
         evidence,
         next_step:
-            "take a heap profile now and another one a hundred jobs later (`plimsoll ctl heap-profile`, feature \
-                    `heap-profile`): what is in the second and not in the first is the leak"
+            "compare two heap profiles, a hundred jobs apart (jemalloc built with `profiling`, or heaptrack): what is \
+                    in the second and not in the first is the leak"
                 .to_owned(),
     })
 }

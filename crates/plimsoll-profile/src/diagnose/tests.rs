@@ -1,5 +1,4 @@
 //! Planted faults in virtual time: a random family for each verdict, and healthy runs that look suspicious.
-//! (`cargo xtask diagnose` does the same with real processes.)
 
 use std::collections::BTreeMap;
 
