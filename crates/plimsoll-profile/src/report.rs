@@ -127,13 +127,13 @@ impl Page {
     #[must_use]
     pub fn picture(mut self, picture: &Picture) -> Page {
         let Picture { title, caption, .. } = picture;
-        let _ = write!(self.body, "<figure role=\"group\" aria-label=\"{}\"><h2>{}</h2>\n", Text(title), Text(title));
+        let _ = writeln!(self.body, "<figure role=\"group\" aria-label=\"{}\"><h2>{}</h2>", Text(title), Text(title));
         for (size, class) in [(Size::Wide, "wide"), (Size::Narrow, "narrow")] {
             let svg = picture.svg(size);
             // Its size is the page's to say; the view box keeps the proportions.
             let svg =
                 svg.trim_start().trim_start_matches("<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"no\"?>");
-            let _ = write!(self.body, "<div class=\"{class}\">{svg}</div>\n");
+            let _ = writeln!(self.body, "<div class=\"{class}\">{svg}</div>");
         }
         let _ = writeln!(self.body, "<figcaption>{}</figcaption></figure>", Text(caption));
         self

@@ -29,8 +29,7 @@ pub(super) fn story(timeline: &Timeline) -> Vec<String> {
     }
     let jobs = &timeline.jobs;
     let done = timeline.done();
-    if done > 0 {
-        let rate = timeline.length_ns() / done;
+    if let Some(rate) = timeline.length_ns().checked_div(done) {
         story.push(format!(
             "{done} jobs were done, one every {} on average; at most {} were under way at once.",
             time(rate),
