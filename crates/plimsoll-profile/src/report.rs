@@ -48,18 +48,17 @@ impl fmt::Display for Text<'_> {
                 '&' => f.write_str("&amp;")?,
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
-                // Letters that turn the direction of what follows could make one name look like another.
-                c if c.is_control()
-                    || ('\u{202a}'..='\u{202e}').contains(&c)
-                    || ('\u{2066}'..='\u{2069}').contains(&c) =>
-                {
-                    f.write_char(' ')?;
-                }
+                c if misleads(c) => f.write_char(' ')?,
                 c => f.write_char(c)?,
             }
         }
         Ok(())
     }
+}
+
+/// Control characters, and those that turn the direction of what follows, which could make one name look like another.
+fn misleads(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A page that is being put together.

@@ -217,10 +217,10 @@ impl Chart {
 
 const LEGEND_LETTERS: usize = 40;
 
-/// At most so many letters. Control characters, which XML has no place for, become spaces.
+/// At most so many letters. Characters that mislead, or that XML has no place for, become spaces.
 fn shorten(name: &str, letters: usize) -> String {
     let letters = letters.max(4);
-    let clean: Vec<char> = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let clean: Vec<char> = name.chars().map(|c| if super::misleads(c) { ' ' } else { c }).collect();
     if clean.len() <= letters {
         return clean.into_iter().collect();
     }
