@@ -214,6 +214,10 @@ impl CudaLane {
         let each = point_bytes(plan.group);
         let stream = &self.streams[stream];
         work.begin(stream).map_err(|e| self.failed(e))?;
+        // An earlier multiplication may still be reading what has passed through the same buffers.
+        for consumed in &self.consumed {
+            consumed.record(stream).map_err(|e| self.failed(e))?;
+        }
         for chunk in 0..plan.chunks() {
             let side = (chunk % 2) as usize;
             let buffer = buffers + if side == 0 { 0 } else { plan.second_points() };
@@ -221,9 +225,7 @@ impl CudaLane {
             let len = plan.choice.chunk.min(plan.terms - first);
             let bytes = &points[(first * each) as usize..((first + len) * each) as usize];
             let step = || {
-                if chunk >= 2 {
-                    self.copies.wait(&self.consumed[side])?;
-                }
+                self.copies.wait(&self.consumed[side])?;
                 self.copies.copy_in(buffer, bytes)?;
                 self.arrived[side].record(&self.copies)?;
                 stream.wait(&self.arrived[side])?;

@@ -57,8 +57,12 @@ pub(crate) fn large(args: &[String]) -> Outcome {
 }
 
 pub(crate) fn nothing() -> plimsoll::Reservation {
+    scratch(0)
+}
+
+pub(crate) fn scratch(bytes: u64) -> plimsoll::Reservation {
     const SCRATCH: plimsoll::Class = plimsoll::Class::new("scratch", plimsoll::Space::HOST);
-    plimsoll::Ledger::unlimited().reserve(SCRATCH, Bytes(0)).wait().expect("an unlimited ledger grants everything")
+    plimsoll::Ledger::unlimited().reserve(SCRATCH, Bytes(bytes)).wait().expect("an unlimited ledger grants everything")
 }
 
 /// The coefficients c^i: the evaluation at x is ((c·x)^n − 1)/(c·x − 1).

@@ -8,17 +8,19 @@ mod circuits;
 mod conform;
 mod faults;
 mod memory;
+mod pieces;
 mod prove;
 mod speed;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// A part's name, what it is, and the part.
-const PARTS: [(&str, &str, fn(&[String]) -> Outcome); 10] = [
+const PARTS: [(&str, &str, fn(&[String]) -> Outcome); 11] = [
     ("info", "what there is", memory::info),
     ("conform", "LOW HIGH: the conformance harness from 2^LOW to 2^HIGH", conform::run),
     ("large", "LOW HIGH: closed forms from 2^LOW to 2^HIGH", conform::large),
     ("memory", "the arena's touched bytes against the plans, and the driver's free memory", memory::run),
+    ("pieces", "LOG: what a proof is put together from, each against the processor", pieces::run),
     ("faults", "a neighbour that takes the memory, a context that breaks", faults::run),
     ("proofs", "LOG: proofs of each kind of circuit, verified and equal to the processor's", prove::conform),
     ("full", "LOG KIND: the time of one proof alone (KIND: dense, boolean)", prove::full),
