@@ -50,7 +50,7 @@ pub enum ReplayError {
 struct Way {
     submitted: u64,
     granted_first: Option<u64>,
-    held: BTreeMap<(Arc<str>, Arc<str>), u64>,
+    held: Held,
     slots: BTreeMap<Arc<str>, u64>,
     stages: Vec<Lap>,
     failed: bool,
@@ -63,8 +63,8 @@ struct Lap {
     granted: u64,
     began: Option<u64>,
     took: Option<u64>,
-    peak: BTreeMap<(Arc<str>, Arc<str>), u64>,
-    keep: BTreeMap<(Arc<str>, Arc<str>), u64>,
+    peak: Held,
+    keep: Held,
     slots: Vec<Arc<str>>,
 }
 
@@ -84,12 +84,15 @@ impl Way {
     }
 }
 
+/// Bytes by class and space.
+type Held = BTreeMap<(Arc<str>, Arc<str>), u64>;
+
 /// Jobs of one kind, summed up.
 #[derive(Default)]
 struct Kind {
     first: Vec<Lap>,
-    peaks: Vec<BTreeMap<(Arc<str>, Arc<str>), u64>>,
-    keeps: Vec<BTreeMap<(Arc<str>, Arc<str>), u64>>,
+    peaks: Vec<Held>,
+    keeps: Vec<Held>,
     times: Vec<Vec<Nanos>>,
     submitted: Vec<u64>,
     granted: Vec<u64>,
@@ -337,7 +340,7 @@ fn arrivals(kind: &Kind, first: u64) -> Arrivals {
 }
 
 fn circuit(number: usize, kind: &Kind, slots: &BTreeMap<Arc<str>, (u64, u64)>) -> Circuit {
-    let mut before: BTreeMap<(Arc<str>, Arc<str>), u64> = BTreeMap::new();
+    let mut before: Held = BTreeMap::new();
     let mut stages = Vec::new();
     for (at, lap) in kind.first.iter().enumerate() {
         let has = |prefix: &str| lap.slots.iter().any(|slots| slots.starts_with(prefix) && device_of(slots).is_some());

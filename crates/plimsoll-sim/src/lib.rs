@@ -1,3 +1,5 @@
+//! A simulator and planner of proving engines, in virtual time, on the shipped ledger, pacer and queue order.
+//!
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 

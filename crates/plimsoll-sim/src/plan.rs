@@ -166,18 +166,18 @@ pub fn plan(workload: &Workload, budget: u64, events_max: u64) -> Plan {
     let now = with_budget(workload, budget);
     let simulated = run(&now);
     let seconds = |outcome: &Outcome| (outcome.end == End::Done).then_some(outcome.seconds_per_proof_steady);
-    let enough = seconds(&run(&with_budget(workload, whole))).and_then(|best| {
+    let enough = seconds(&run(&with_budget(workload, whole))).map(|best| {
         let does = |budget: u64| seconds(&run(&with_budget(workload, budget))).is_some_and(|got| got <= 1.01 * best);
         // To a gibibyte; the curve falls but for noise.
         let (mut few, mut many) = (smallest, whole);
         if does(few) {
-            return Some(few);
+            return few;
         }
         while many - few > 1 << 30 {
             let middle = few + (many - few) / 2;
             if does(middle) { many = middle } else { few = middle }
         }
-        Some(many)
+        many
     });
     let forecasts: Vec<Forecast> = (0..workload.circuits.len()).map(|at| forecast(&now, at)).collect();
     let changes = changes(&now, budget, &simulated, &run);

@@ -152,7 +152,7 @@ fn circuit(dice: &mut Dice, at: usize, devices: u16, residencies: &[Residency]) 
     let count = dice.between(1, 5) as usize;
     let mut held: Vec<Class> = Vec::new();
     let mut stages = Vec::new();
-    for number in 0..count {
+    for &name in NAMES.iter().take(count) {
         let on = match dice.below(if devices > 0 { 4 } else { 1 }) {
             0 | 1 => Site::Worker,
             2 => Site::Lane,
@@ -188,7 +188,7 @@ fn circuit(dice: &mut Dice, at: usize, devices: u16, residencies: &[Residency]) 
             _ => Law::LogNormal(mean, 0.5),
         };
         stages.push(Stage {
-            name: NAMES[number],
+            name,
             on,
             at_most: dice.one_in(5).then(|| dice.between(1, 3)),
             time: Times::new(&law),
