@@ -14,7 +14,7 @@
 //! | *unaccounted* | live − held |
 //! | *resting* | the part of held with which nothing is done: between stages, after a job's end, in free-standing reservations |
 //!
-//! Each [cause](causes) looks at its own and answers with a finding or none. Growth is a slope of Theil and Sen for each
+//! Each cause looks at its own and answers with a finding or none. Growth is a slope of Theil and Sen for each
 //! completed job, with an interval, after a warm-up, and it must not slow down; a level must stand for the larger part of the
 //! run. Of several findings the one that explains most is the verdict; the others are told beside it.
 

@@ -1,4 +1,4 @@
-//! The causes one by one: those that grow are in [`growth`](super::growth), those that stand in [`levels`](super::levels); here
+//! The causes one by one: those that grow are in `growth`, those that stand in `levels`; here
 //! is what comes from outside, the ceiling, and what is said when nothing is the matter.
 
 use plimsoll::Bytes;

@@ -1,7 +1,7 @@
 //! Time in at most [`BINS_MAX`] pieces of equal length, and series over them.
 //!
 //! [`Axis::reach`] is told of each event's time; when it answers that pieces were joined, every series is told to
-//! [`fold`](Series::fold), once for each time that the pieces' length doubled. A series is filled up to a piece only when
+//! `fold`, once for each time that the pieces' length doubled. A series is filled up to a piece only when
 //! something in it changes or at the end, so what does not change costs nothing.
 
 use super::BINS_MAX;
