@@ -66,65 +66,42 @@ mod lock_free {
 
 #[cfg(any(plimsoll_loom, miri))]
 mod locked {
-    use super::{AtomicUsize, JobRef, Mutex, Ordering, lock};
+    use super::{JobRef, Mutex, lock};
     use std::collections::VecDeque;
     use std::sync::Arc;
 
     #[derive(Debug)]
-    pub(in super::super) struct Deque(Arc<Forks>);
+    pub(in super::super) struct Deque(Arc<Mutex<VecDeque<JobRef>>>);
 
     #[derive(Debug)]
-    pub(in super::super) struct Stealer(Arc<Forks>);
-
-    #[derive(Debug)]
-    struct Forks {
-        queue: Mutex<VecDeque<JobRef>>,
-        /// As the lock-free deque shows whether it is empty: to those who look, no lock orders anything.
-        len: AtomicUsize,
-    }
-
-    impl Forks {
-        fn change<R>(&self, change: impl FnOnce(&mut VecDeque<JobRef>) -> R) -> R {
-            let mut queue = lock(&self.queue);
-            let result = change(&mut queue);
-            self.len.store(queue.len(), Ordering::Release);
-            result
-        }
-
-        fn is_empty(&self) -> bool {
-            self.len.load(Ordering::Acquire) == 0
-        }
-    }
+    pub(in super::super) struct Stealer(Arc<Mutex<VecDeque<JobRef>>>);
 
     impl Deque {
         pub(in super::super) fn new() -> (Self, Stealer) {
-            let forks = Arc::new(Forks { queue: Mutex::new(VecDeque::new()), len: AtomicUsize::new(0) });
-            (Self(forks.clone()), Stealer(forks))
+            let queue = Arc::new(Mutex::new(VecDeque::new()));
+            (Self(queue.clone()), Stealer(queue))
         }
 
         pub(in super::super) fn push(&self, job: JobRef) {
-            self.0.change(|queue| queue.push_back(job));
+            lock(&self.0).push_back(job);
         }
 
         pub(in super::super) fn pop(&self) -> Option<JobRef> {
-            self.0.change(VecDeque::pop_back)
+            lock(&self.0).pop_back()
         }
 
         pub(in super::super) fn is_empty(&self) -> bool {
-            self.0.is_empty()
+            lock(&self.0).is_empty()
         }
     }
 
     impl Stealer {
         pub(in super::super) fn steal(&self) -> Option<JobRef> {
-            if self.0.is_empty() {
-                return None;
-            }
-            self.0.change(VecDeque::pop_front)
+            lock(&self.0).pop_front()
         }
 
         pub(in super::super) fn is_empty(&self) -> bool {
-            self.0.is_empty()
+            lock(&self.0).is_empty()
         }
     }
 }
