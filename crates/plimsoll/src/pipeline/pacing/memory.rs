@@ -52,10 +52,7 @@ impl Rooms {
                 if time > 0.0 { area / time } else { 0.0 }
             };
             let base = mean(&|stage| !inner.iter().any(|rope| rope.spans(stage)));
-            let is_innermost = |at: usize, stage: usize| {
-                let spanned = mutant!("nested-ropes-count-twice") && inner[at].spans(stage);
-                spanned || innermost(inner, |rope| rope.spans(stage)) == Some(at)
-            };
+            let is_innermost = |at: usize, stage: usize| innermost(inner, |rope| rope.spans(stage)) == Some(at);
             let of = |at: usize| mean(&|stage| is_innermost(at, stage));
             let extra = (0..inner.len()).map(|at| (of(at) - base).max(0.0)).collect();
             Room { space, limit: limit as f64, base, extra }
