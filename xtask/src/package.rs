@@ -10,8 +10,17 @@ use anyhow::{Context, Result};
 use crate::sh;
 
 /// The crates that are published, in the order of their dependencies.
-const CRATES: [&str; 6] =
-    ["plimsoll", "plimsoll-capi", "plimsoll-check", "plimsoll-tower", "plimsoll-groth16", "plimsoll-cli"];
+const CRATES: [&str; 9] = [
+    "plimsoll",
+    "plimsoll-capi",
+    "plimsoll-check",
+    "plimsoll-tower",
+    "plimsoll-groth16",
+    "plimsoll-cuda",
+    "plimsoll-profile",
+    "plimsoll-sim",
+    "plimsoll-cli",
+];
 
 /// Packages and verifies them together, so that those not yet published resolve to one another.
 pub(crate) fn run() -> Result<()> {
