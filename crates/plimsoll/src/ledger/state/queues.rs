@@ -492,22 +492,28 @@ impl LedgerState {
                     last = Some((priority, u64::MAX, usize::MAX));
                     continue;
                 }
-                if self.is_short(id) {
-                    continue;
-                }
-                let is_spent = self.is_spent(id);
-                let (granted, was_held_back) = self.try_admit(id);
-                held_back |= was_held_back;
-                if let Some(granted) = granted {
-                    // The next of its kind is at the head of it now, and comes later in the order.
-                    out.push(Outcome::Granted(id, granted));
-                    if held_back && is_spent && !mutant!("pass-goes-on-behind-the-head") {
-                        continue 'again;
-                    }
+                // If it is granted, the next of its kind is at the head of it, and comes later in the order.
+                if self.admit_next(id, &mut held_back, out) {
+                    continue 'again;
                 }
             }
             return;
         }
+    }
+
+    /// Admits the next in order if that is possible, and says whether the pass has to begin again: only one thing can open
+    /// up within a pass, that the request which held an earlier one back was itself served. That one is due now, before those
+    /// that come after it.
+    fn admit_next(&mut self, id: OwnerId, held_back: &mut bool, out: &mut Vec<Outcome>) -> bool {
+        if self.is_short(id) {
+            return false;
+        }
+        let is_spent = self.is_spent(id);
+        let (granted, was_held_back) = self.try_admit(id);
+        *held_back |= was_held_back;
+        let Some(granted) = granted else { return false };
+        out.push(Outcome::Granted(id, granted));
+        *held_back && is_spent && !mutant!("pass-goes-on-behind-the-head")
     }
 
     fn is_spent(&self, id: OwnerId) -> bool {
@@ -524,20 +530,8 @@ impl LedgerState {
                 let Some(end) = batch.last() else { break };
                 last = Some(*end);
                 for (_, _, index) in batch {
-                    let id = OwnerId(index);
-                    if self.is_short(id) {
-                        continue;
-                    }
-                    let is_spent = self.is_spent(id);
-                    let (granted, was_held_back) = self.try_admit(id);
-                    held_back |= was_held_back;
-                    if let Some(granted) = granted {
-                        out.push(Outcome::Granted(id, granted));
-                        // Only one thing can open up within a pass: the request that held an earlier one back was itself
-                        // served. That one is due now, before those that come after it.
-                        if held_back && is_spent && !mutant!("pass-goes-on-behind-the-head") {
-                            continue 'again;
-                        }
+                    if self.admit_next(OwnerId(index), &mut held_back, out) {
+                        continue 'again;
                     }
                 }
             }
