@@ -98,7 +98,7 @@ impl Default for DeviceConfig {
 }
 
 /// A device and the threads that feed it. Cloning is cheap; the last handle dropped lets the lanes finish what is queued,
-/// and waits for them.
+/// and waits for them, unless it is one of them that drops it: then they end by themselves.
 pub struct Device<D: Driver> {
     crew: Arc<Crew>,
     driver: Arc<D>,
@@ -214,13 +214,15 @@ struct Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         self.lanes.close();
-        // A stage may have held the last handle: its lane cannot wait for itself, and ends by itself.
+        // A stage may have held the last handle. Its lane cannot wait for itself, and another one may be waiting for what this
+        // one does: they end by themselves.
         let me = thread::current().id();
+        if self.threads.iter().any(|thread| thread.thread().id() == me) {
+            return;
+        }
         for thread in self.threads.drain(..) {
-            if thread.thread().id() != me {
-                // A lane contains the panics of its stages, so this error has no content.
-                let _ = thread.join();
-            }
+            // A lane contains the panics of its stages, so this error has no content.
+            let _ = thread.join();
         }
     }
 }

@@ -51,7 +51,7 @@ use std::time::Duration;
 use crate::ledger::Ledger;
 use crate::pool::Pool;
 use crate::sync::lock;
-use crate::{Budget, Profile};
+use crate::{Budget, Bytes, Profile};
 
 mod builder;
 mod certificate;
@@ -62,6 +62,7 @@ mod drift;
 mod error;
 mod fan;
 mod intake;
+mod landing;
 mod lay;
 mod line;
 mod needs;
@@ -98,6 +99,7 @@ pub use stats::{Event, StageStats};
 pub use task::{Runtime, Task, TaskCx};
 pub use ticket::Ticket;
 
+use landing::{Handle, Mark};
 use line::Line;
 use ticket::Counter;
 use trip::{Delivery, Trip};
@@ -105,12 +107,18 @@ use trip::{Delivery, Trip};
 /// A chain of stages from `In` to `Out`, whose stages fail with `E`. See the [module documentation](self).
 ///
 /// Dropping it gives up the jobs under way ([`JobError::ShutDown`]) and blocks until their running stages have ended,
-/// so that everything is returned. Dropped on a worker of its pool it does not block, and the same happens soon after.
-/// To let them finish first, [`drain`](Pipeline::drain) it.
+/// so that everything is returned. To let them finish first, [`drain`](Pipeline::drain) it. When the drop returns, **no thread
+/// holds anything of the pipeline any more**: its stages, with the carriers and devices that they own, were dropped by the
+/// dropping thread. What tickets, wakers and queued errands still have of a job is its name and where to leave word.
+///
+/// Dropped on a worker of its pool, or by a thread that has one of its jobs in hand (a carrier's, in the middle of a stage; any, in
+/// a destructor or a waker that the pipeline calls), it does not block, since it would wait for itself. The same happens
+/// soon after, on whatever thread comes last.
 pub struct Pipeline<In, Out, E: Send + 'static> {
     line: Arc<Line<E>>,
     profile: ProfileOf<In>,
     alternatives: Option<AlternativesOf<In>>,
+    input_bytes: Option<BytesOf<In>>,
     certificate: Option<Certificate>,
     // Declared last: the pool may end only after the pipeline has.
     _pool: Pool,
@@ -118,6 +126,7 @@ pub struct Pipeline<In, Out, E: Send + 'static> {
 }
 
 type AlternativesOf<In> = Box<dyn Fn(&In) -> Vec<Profile> + Send + Sync>;
+type BytesOf<In> = Box<dyn Fn(&In) -> Bytes + Send + Sync>;
 type ProfileOf<In> = Box<dyn Fn(&In) -> Profile + Send + Sync>;
 
 impl<In: Send + 'static, E: Send + 'static> Pipeline<In, In, E> {
@@ -145,9 +154,10 @@ where
     /// With the input, if the job can never fit into the budget, its profile is not one of this pipeline's, another job
     /// has its [identity](JobOptions::id), or the pipeline is [closed](Pipeline::close).
     pub fn submit(&self, job: impl Into<JobOptions>, input: In) -> Result<Ticket<Out, E>, Rejected<In>> {
-        let counter = Counter::new();
-        let trip = self.send(job.into(), input, Box::new(counter.clone()))?;
-        Ok(Ticket::new(counter, trip))
+        let (job, counter) = (job.into(), Counter::new());
+        let name = job.name.clone();
+        let trip = self.send(job, input, Box::new(counter.clone()))?;
+        Ok(Ticket::new(name, counter, trip))
     }
 
     /// Runs a job for each of `inputs`, pairs of options (or just a name) and input, and yields the results with their index.
@@ -177,22 +187,23 @@ where
 
     /// Refuses further jobs. Those under way go on.
     pub fn close(&self) {
-        self.line.close(false);
+        self.line.landing.close(false);
     }
 
     /// Cancels every job under way, as [`Ticket::cancel`] does.
     pub fn cancel_all(&self) {
-        self.line.cancel_all();
+        self.line.landing.cancel_all();
     }
 
-    /// Blocks until no job is under way. Not for use on a worker of the pool.
+    /// Blocks until no job is under way: their tickets have been answered, and no thread is at any of them. Not for use on a
+    /// worker of the pool, nor by a thread that has one of the jobs in hand.
     pub fn drain(&self) {
-        self.line.wait_until_empty();
+        self.line.landing.wait_until_vacant();
     }
 
-    /// How many jobs are under way or waiting.
+    /// How many jobs are under way or waiting. A job whose ticket is answered is not among them.
     pub fn in_flight(&self) -> usize {
-        self.line.in_flight()
+        self.line.landing.in_flight()
     }
 
     /// The most jobs that were under way at once: whose first stage had begun, and which had not ended.
@@ -270,12 +281,7 @@ where
         self.line.deadlines_missed.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    fn send(
-        &self,
-        options: JobOptions,
-        input: In,
-        delivery: Box<dyn Delivery<E>>,
-    ) -> Result<Arc<Trip<E>>, Rejected<In>> {
+    fn send(&self, options: JobOptions, input: In, delivery: Box<dyn Delivery<E>>) -> Result<Handle<E>, Rejected<In>> {
         let job = options.name.clone();
         if let Some(id) = &options.id
             && let Err(known) = lock(&self.line.ids).begin(id)
@@ -296,8 +302,8 @@ where
         options: JobOptions,
         input: In,
         delivery: Box<dyn Delivery<E>>,
-    ) -> Result<Arc<Trip<E>>, (In, Rejection)> {
-        if self.line.is_closed() {
+    ) -> Result<Handle<E>, (In, Rejection)> {
+        if self.line.landing.is_closed() {
             return Err((input, Rejection::Closed));
         }
         let profile = (self.profile)(&input);
@@ -306,27 +312,34 @@ where
         }
         let mut profiles = vec![profile];
         profiles.extend(self.alternatives.iter().flat_map(|alternatives| alternatives(&input)));
+        let input_bytes = self.input_bytes.as_ref().map_or(Bytes::ZERO, |bytes| bytes(&input));
+        if let Some(kept) = self.line.kept {
+            profiles.iter_mut().for_each(|profile| *profile = kept.with(profile, input_bytes));
+        }
         let class = self.line.paced.classify(&self.line.ledger, &profiles);
         let job = match self.line.take_on(&profiles, &options, None) {
             Ok(job) => job,
             Err(reason) => return Err((input, reason.into())),
         };
+        let _mark = Mark::leave(&*self.line.landing);
         let trip = Trip::new(&self.line, job, profiles, class, options, Box::new(input), delivery);
-        if !self.line.enlist(&trip) {
+        trip.charge_input(input_bytes);
+        if !self.line.landing.enlist(&trip, &self.line.remote) {
             let input = trip.unpack().downcast::<In>().expect("packed above");
             return Err((*input, Rejection::Closed));
         }
         trip.set_off();
-        Ok(trip)
+        Ok(trip.handle())
     }
 }
 
 impl<In, Out, E: Send + 'static> Drop for Pipeline<In, Out, E> {
     fn drop(&mut self) {
-        self.line.close(true);
-        self.line.cancel_all();
-        if !self.line.remote.is_here() {
-            self.line.wait_until_empty();
+        let landing = &self.line.landing;
+        landing.close(true);
+        landing.cancel_all();
+        if !self.line.remote.is_here() && !landing.is_in_hand_here() {
+            landing.wait_until_vacant();
         }
         self.line.clock.stop();
     }
@@ -335,7 +348,7 @@ impl<In, Out, E: Send + 'static> Drop for Pipeline<In, Out, E> {
 impl<In, Out, E: Send + 'static> fmt::Debug for Pipeline<In, Out, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stages: Vec<_> = self.line.stages.iter().map(|stage| stage.name).collect();
-        f.debug_struct("Pipeline").field("stages", &stages).field("in_flight", &self.line.in_flight()).finish()
+        f.debug_struct("Pipeline").field("stages", &stages).field("in_flight", &self.line.landing.in_flight()).finish()
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) use tenants::Tenant;
 use worker::{Hiring, Shared, Worker};
 
 /// A handle to a set of worker threads. Cloning is cheap; the last handle dropped [drains](Shutdown::Drain) the pool,
-/// and waits for its threads.
+/// and waits for its threads, unless it is one of them that drops it: then they end by themselves.
 #[derive(Clone, Debug)]
 pub struct Pool {
     crew: Arc<Crew>,

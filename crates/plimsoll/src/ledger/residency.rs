@@ -466,7 +466,7 @@ pub struct Need {
 }
 
 impl Need {
-    pub(super) fn id(&self) -> ResidencyId {
+    pub(crate) fn id(&self) -> ResidencyId {
         self.id
     }
 

@@ -10,23 +10,24 @@ use super::cx::StageCx;
 use super::drift::Learning;
 use super::error::Rejection;
 use super::fan::{Fan, FanIn, PartIter};
+use super::landing::Landing;
 use super::lay::{Ground, lay, ties_of};
 use super::line::{CloneFn, FailuresFn};
 use super::needs::Needs;
 use super::options::Ids;
 use super::paced::Paced;
 use super::pacing::Pacing;
-use super::retry::{Failure, Retry};
+use super::retry::{Failure, Kept, Retry};
 use super::stage::{Carrier, Place, RunFn, Stage};
 use super::stats::{Event, Observer};
 use super::task::{Runtime, TaskCx};
 use super::trip::Value;
-use super::{AlternativesOf, Pipeline, ProfileOf};
+use super::{AlternativesOf, BytesOf, Pipeline, ProfileOf};
 use crate::ledger::state::Kind;
 use crate::ledger::{JobSpec, Ledger, Load, Residency};
 use crate::pool::{Pool, Tenant};
 use crate::sync::lock;
-use crate::{Budget, Profile};
+use crate::{Budget, Bytes, Class, Profile};
 
 /// A pipeline under construction, whose stages so far lead from `In` to `Out`.
 #[must_use = "a builder does nothing until it is built"]
@@ -42,6 +43,7 @@ pub struct Builder<In, Out, E> {
     learning: Learning,
     failures: FailuresFn<E>,
     clone_input: Option<CloneFn>,
+    charge_input: Option<(Class, BytesOf<In>)>,
     needs: Needs,
     stages: Vec<Stage<E>>,
     out: PhantomData<fn() -> Out>,
@@ -62,6 +64,7 @@ impl<In, E: 'static> Builder<In, In, E> {
             learning: Learning::default(),
             failures: Arc::new(|_| Failure::Transient),
             clone_input: None,
+            charge_input: None,
             needs: Needs::default(),
             stages: Vec::new(),
             out: PhantomData,
@@ -232,7 +235,9 @@ where
         Next: Send + 'static,
     {
         let part_of = |value: Value| *value.downcast::<PartOut>().expect("the builder chains the types");
-        let inner = parts(Builder::new(&self.ledger, &self.pool, Box::new(|_| Profile::new())));
+        let mut inner = parts(Builder::new(&self.ledger, &self.pool, Box::new(|_| Profile::new())));
+        assert!(inner.charge_input.is_none(), "the inputs of parts are charged by the profile of their job");
+        inner.needs.add_those_of_parts(&inner.stages);
         let fan = Fan {
             split: Box::new(move |cx, input| {
                 let value = input.take().expect("a stage has an input");
@@ -249,6 +254,7 @@ where
             }),
             order,
             clone_input: inner.clone_input,
+            needs: inner.needs,
             stages: inner.stages,
             line: None,
         };
@@ -258,7 +264,7 @@ where
     fn then<Next>(mut self, stage: Stage<E>) -> Builder<In, Next, E> {
         self.stages.push(stage);
         let Self { ledger, pool, profile, alternatives, largest, observer, .. } = self;
-        let Self { remember, pacing, learning, failures, clone_input, needs, stages, .. } = self;
+        let Self { remember, pacing, learning, failures, clone_input, charge_input, needs, stages, .. } = self;
         Builder {
             ledger,
             pool,
@@ -271,6 +277,7 @@ where
             learning,
             failures,
             clone_input,
+            charge_input,
             needs,
             stages,
             out: PhantomData,
@@ -319,6 +326,9 @@ where
     /// worker of the pool, where it is not there; a stage reads it with [`Grant::pinned`](crate::ledger::Grant::pinned). One
     /// load at a time, for all jobs of all pipelines that need it. If it fails, the jobs that wait for it end with that.
     ///
+    /// The stages of [parts](Builder::fan_out) read it as well. It may also be said to the builder of the parts; it is pinned for
+    /// the whole job all the same.
+    ///
     /// ```
     /// # use std::time::Duration;
     /// # use plimsoll::pipeline::Pipeline;
@@ -364,6 +374,29 @@ where
         self
     }
 
+    /// Charges the inputs that jobs keep [for another start](Builder::from_start), as so many bytes of a class, from a job's
+    /// first stage to the last one that may want its input again. They come on top of what the job's profile says; the
+    /// [largest](Builder::largest) job declares them itself. A job that begins again then stays in flight, and the ledger
+    /// keeps what it was promised.
+    ///
+    /// Not for the builder of [parts](Builder::fan_out), whose job makes room for them by its own profile.
+    ///
+    /// ```
+    /// # use plimsoll::pipeline::{Builder, Retry};
+    /// # use plimsoll::{Bytes, Class, Space};
+    /// # const INPUT: Class = Class::new("input", Space::HOST);
+    /// # fn f(builder: Builder<Vec<u8>, Vec<u8>, std::io::Error>) {
+    /// builder
+    ///     .stage("send", |_, input: Vec<u8>| Ok(input.len()))
+    ///     .from_start(Retry::times(2))
+    ///     .charge_input(INPUT, |input| Bytes(input.len() as u64));
+    /// # }
+    /// ```
+    pub fn charge_input(mut self, class: Class, bytes: impl Fn(&In) -> Bytes + Send + Sync + 'static) -> Self {
+        self.charge_input = Some((class, Box::new(bytes)));
+        self
+    }
+
     /// Says what kind of failure an error of a stage is. Otherwise all are [`Failure::Transient`], so that a stage that may
     /// be run again always is.
     pub fn failures(mut self, kind: impl Fn(&E) -> Failure + Send + Sync + 'static) -> Self {
@@ -395,7 +428,8 @@ where
     /// If there are no stages.
     pub fn build(self) -> Result<Pipeline<In, Out, E>, Rejection> {
         let Self { ledger, pool, profile, alternatives, largest, observer, .. } = self;
-        let Self { remember, pacing, learning, failures, clone_input, needs, stages, .. } = self;
+        let Self { remember, pacing, learning, failures, clone_input, charge_input, mut needs, stages, .. } = self;
+        needs.add_those_of_parts(&stages);
         assert!(!stages.is_empty(), "a pipeline has at least one stage");
         let ties = ties_of(&stages, "");
         let limits = ties.limits(Budget::new());
@@ -420,18 +454,21 @@ where
             Ok::<_, Rejection>((Certificate::within(&ties.with(&profile), limit, at_most), Certified::new(tied)))
         };
         let (certificate, certified) = largest.map(certify).transpose()?.unzip();
-        let (remote, clock) = (pool.remote(), Arc::default());
-        let ground = Ground { ledger, remote, observer, failures, learning, clock };
-        let mut line = lay(stages, clone_input, paced, "", 0, &ground);
-        line.needs = needs;
+        let (remote, clock, landing) = (pool.remote(), Arc::default(), Arc::<Landing<E>>::default());
+        let tenant: Weak<dyn Tenant> = Arc::downgrade(&(landing.clone() as Arc<dyn Tenant>));
+        if !remote.move_in(tenant) {
+            landing.close(true);
+        }
+        let ground = Ground { ledger, remote, observer, failures, learning, clock, landing };
+        let mut line = lay(stages, clone_input, needs, paced, "", 0, &ground);
         *lock(&line.ids) = Ids::new(remember);
         line.certified = certified;
+        let input_bytes = charge_input.and_then(|(class, bytes)| {
+            line.kept = line.last_start().map(|until| Kept { class, until });
+            line.kept.map(|_| bytes)
+        });
         let line = Arc::new(line);
-        let tenant: Weak<dyn Tenant> = Arc::downgrade(&(line.clone() as Arc<dyn Tenant>));
-        if !line.remote.move_in(tenant) {
-            line.close(true);
-        }
-        Ok(Pipeline { line, profile, alternatives, certificate, _pool: pool, types: PhantomData })
+        Ok(Pipeline { line, profile, alternatives, input_bytes, certificate, _pool: pool, types: PhantomData })
     }
 }
 

@@ -18,7 +18,9 @@ use std::sync::Arc;
 
 use super::cx::StageCx;
 use super::error::JobError;
+use super::landing::Handle;
 use super::line::{CloneFn, Line};
+use super::needs::Needs;
 use super::stage::Stage;
 use super::trip::{Delivery, Trip, Value};
 use crate::Profile;
@@ -47,6 +49,8 @@ pub(super) struct Fan<E> {
     pub(super) join: JoinFn<E>,
     pub(super) order: FanIn,
     pub(super) clone_input: Option<CloneFn>,
+    /// What the builder of the parts was told that they need: their job needs it.
+    pub(super) needs: Needs,
     /// Until the pipeline is built, when they become a line.
     pub(super) stages: Vec<Stage<E>>,
     pub(super) line: Option<Arc<Line<E>>>,
@@ -70,7 +74,8 @@ pub(super) struct Spread<E> {
 /// Where parts leave word for their parent.
 pub(super) struct Gather<E> {
     pub(super) word: Mutex<Word<E>>,
-    parent: Arc<Trip<E>>,
+    /// It does not end before its parts have.
+    parent: Handle<E>,
 }
 
 pub(super) struct Word<E> {
@@ -86,7 +91,7 @@ pub(super) struct Word<E> {
 }
 
 impl<E: Send + 'static> Gather<E> {
-    pub(super) fn new(parent: Arc<Trip<E>>) -> Arc<Self> {
+    pub(super) fn new(parent: Handle<E>) -> Arc<Self> {
         let word = Word { waiting: false, under_way: BTreeMap::new(), out: 0, made: Vec::new(), failed: None };
         Arc::new(Self { word: Mutex::new(word), parent })
     }
@@ -129,7 +134,7 @@ impl<E: Send + 'static> Delivery<E> for PartReport<E> {
         // A part that starts again begins more than once.
         if !std::mem::replace(&mut self.began, true) {
             lock(&self.gather.word).waiting = false;
-            self.gather.parent.send_on();
+            self.gather.parent.with(|parent| parent.send_on());
         }
     }
 
@@ -158,6 +163,6 @@ impl<E: Send + 'static> Delivery<E> for PartReport<E> {
         if mutant!("last-part-tells-nobody") && last {
             return;
         }
-        self.gather.parent.send_on();
+        self.gather.parent.with(|parent| parent.send_on());
     }
 }

@@ -7,8 +7,9 @@ use std::task::Waker;
 
 use super::Pipeline;
 use super::error::{JobError, Rejected};
+use super::landing::Handle;
 use super::options::JobOptions;
-use super::trip::{Delivery, Trip, Value};
+use super::trip::{Delivery, Value};
 use crate::sync::{Condvar, Mutex, lock, wait};
 
 /// The jobs of one source. Dropping it cancels those that have not ended.
@@ -20,7 +21,7 @@ pub(super) struct Intake<'a, In, Out, E: Send + 'static> {
     in_order: Option<usize>,
     board: Arc<Board<Out, E>>,
     /// Pulled and not yielded, by index; `None` once the result is in `results`.
-    pending: BTreeMap<usize, Option<Arc<Trip<E>>>>,
+    pending: BTreeMap<usize, Option<Handle<E>>>,
     results: BTreeMap<usize, Result<Out, JobError<E>>>,
 }
 
@@ -181,7 +182,7 @@ where
 impl<In, Out, E: Send + 'static> Drop for Intake<'_, In, Out, E> {
     fn drop(&mut self) {
         for trip in self.pending.values().flatten() {
-            trip.cancel();
+            trip.with(|trip| trip.cancel());
         }
     }
 }

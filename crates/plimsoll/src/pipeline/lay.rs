@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::clock::Clock;
 use super::drift::{Drifts, Learning};
+use super::landing::Landing;
 use super::line::{CloneFn, FailuresFn, Line};
+use super::needs::Needs;
 use super::paced::Paced;
 use super::pacing::Pacing;
 use super::stage::{Place, Stage};
@@ -21,6 +23,7 @@ pub(super) struct Ground<E> {
     pub(super) failures: FailuresFn<E>,
     pub(super) learning: Learning,
     pub(super) clock: Arc<Clock>,
+    pub(super) landing: Arc<Landing<E>>,
 }
 
 /// The ties of a line's stages, and of those of their parts.
@@ -54,6 +57,7 @@ fn weight<E>(stage: &Stage<E>) -> usize {
 pub(super) fn lay<E: Send + 'static>(
     mut stages: Vec<Stage<E>>,
     clone_input: Option<CloneFn>,
+    needs: Needs,
     paced: Paced,
     within: &str,
     behind: usize,
@@ -72,8 +76,8 @@ pub(super) fn lay<E: Send + 'static>(
             // The join is behind the parts.
             // Parts are paced by their parents.
             let paced = Paced::new(Pacing::Unpaced, 1, &inner);
-            fan.line = Some(Arc::new(lay(inner, fan.clone_input, paced, &within, left + 1, ground)));
+            fan.line = Some(Arc::new(lay(inner, fan.clone_input, needs.clone(), paced, &within, left + 1, ground)));
         }
     }
-    Line::new(stages, left, ties, paced, clone_input, Drifts::new(ground.learning), ground)
+    Line::new(stages, left, ties, paced, clone_input, needs, Drifts::new(ground.learning), ground)
 }

@@ -1,6 +1,5 @@
-//! What all jobs of a pipeline share: its stages, and the list of those under way.
+//! What all jobs of a pipeline share: its stages, and what is learned and told of them.
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 // Statistics are part of no protocol: the standard library's atomics also under loom.
@@ -10,19 +9,20 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use super::certified::Certified;
 use super::clock::Clock;
 use super::drift::{Drift, Drifts};
+use super::landing::Landing;
 use super::lay::Ground;
 use super::needs::Needs;
 use super::options::{Ids, JobOptions};
 use super::paced::Paced;
-use super::retry::Failure;
+use super::retry::{Failure, From, Kept};
 use super::stage::{Place, Stage};
 use super::stats::{Event, Observer, StageStats};
 use super::ties::Ties;
-use super::trip::{Trip, Value};
+use super::trip::Value;
 use crate::Profile;
 use crate::ledger::{Job, JobSpec, Ledger, SubmitError};
-use crate::pool::{JobTag, Pass, Remote, Tenant};
-use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::pool::Remote;
+use crate::sync::Mutex;
 
 /// Says what kind of failure an error is.
 pub(super) type FailuresFn<E> = Arc<dyn Fn(&E) -> Failure + Send + Sync>;
@@ -41,23 +41,16 @@ pub(super) struct Line<E> {
     pub(super) remote: Remote,
     pub(super) failures: FailuresFn<E>,
     pub(super) clone_input: Option<CloneFn>,
+    pub(super) kept: Option<Kept>,
     pub(super) needs: Needs,
     pub(super) drifts: Drifts,
     pub(super) clock: Arc<Clock>,
+    pub(super) landing: Arc<Landing<E>>,
     pub(super) ids: Mutex<Ids>,
     pub(super) deadlines_missed: AtomicU64,
     begun: AtomicUsize,
     begun_peak: AtomicUsize,
     observer: Option<Observer>,
-    trips: Mutex<Trips<E>>,
-    landed: Condvar,
-}
-
-struct Trips<E> {
-    /// Each with the right to the pool's workers until it has landed. Parts travel on that of their job, and are not here.
-    under_way: HashMap<JobTag, (Arc<Trip<E>>, Pass)>,
-    closed: bool,
-    abandoned: bool,
 }
 
 impl<E: Send + 'static> Line<E> {
@@ -67,10 +60,10 @@ impl<E: Send + 'static> Line<E> {
         ties: Ties,
         paced: Paced,
         clone_input: Option<CloneFn>,
+        needs: Needs,
         drifts: Drifts,
         ground: &Ground<E>,
     ) -> Self {
-        let trips = Trips { under_way: HashMap::new(), closed: false, abandoned: false };
         Self {
             stages,
             left,
@@ -78,19 +71,19 @@ impl<E: Send + 'static> Line<E> {
             paced,
             certified: None,
             clone_input,
-            needs: Needs::default(),
+            kept: None,
+            needs,
             drifts,
             ledger: ground.ledger.clone(),
             remote: ground.remote.clone(),
             failures: ground.failures.clone(),
             clock: ground.clock.clone(),
+            landing: ground.landing.clone(),
             observer: ground.observer.clone(),
             ids: Mutex::new(Ids::new(0)),
             deadlines_missed: AtomicU64::new(0),
             begun: AtomicUsize::new(0),
             begun_peak: AtomicUsize::new(0),
-            trips: Mutex::new(trips),
-            landed: Condvar::new(),
         }
     }
 
@@ -108,6 +101,7 @@ impl<E: Send + 'static> Line<E> {
             let mut spec = JobSpec::new("", tie(first)).priority(options.priority);
             spec.name = options.name.clone();
             spec.alternatives = others.iter().map(tie).collect();
+            spec.restarts = self.kept.is_some();
             if let Some(parent) = parent {
                 spec = spec.part_of(parent);
             }
@@ -117,48 +111,10 @@ impl<E: Send + 'static> Line<E> {
         corrected.map_or_else(|| submit(profiles), Ok)
     }
 
-    /// Puts a trip on the list, unless the line is closed or its pool shut down.
-    pub(super) fn enlist(&self, trip: &Arc<Trip<E>>) -> bool {
-        let mut trips = lock(&self.trips);
-        if trips.closed {
-            return false;
-        }
-        let Some(pass) = self.remote.pass() else { return false };
-        trips.under_way.insert(trip.tag, (trip.clone(), pass));
-        true
-    }
-
-    /// Takes a trip that has ended off the list.
-    pub(super) fn land(&self, tag: JobTag) {
-        let mut trips = lock(&self.trips);
-        let trip = trips.under_way.remove(&tag);
-        if trips.under_way.is_empty() {
-            self.landed.notify_all();
-        }
-        drop(trips);
-        // Outside the lock: it may be the last reference.
-        drop(trip);
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        lock(&self.trips).closed
-    }
-
-    pub(super) fn is_abandoned(&self) -> bool {
-        lock(&self.trips).abandoned
-    }
-
-    pub(super) fn close(&self, abandon: bool) {
-        let mut trips = lock(&self.trips);
-        trips.closed = true;
-        trips.abandoned |= abandon;
-    }
-
-    pub(super) fn cancel_all(&self) {
-        let under_way: Vec<_> = lock(&self.trips).under_way.values().map(|(trip, _)| trip.clone()).collect();
-        for trip in under_way {
-            trip.cancel();
-        }
+    /// The last stage that may send its job back to the start.
+    pub(super) fn last_start(&self) -> Option<usize> {
+        let may = |stage: &Stage<E>| stage.retry.is_some_and(|retry| retry.from == From::Start);
+        self.stages.iter().rposition(may)
     }
 
     /// The first stage of a job begins.
@@ -181,10 +137,6 @@ impl<E: Send + 'static> Line<E> {
         self.left.last() == Some(&0)
     }
 
-    pub(super) fn in_flight(&self) -> usize {
-        lock(&self.trips).under_way.len()
-    }
-
     /// Of each stage, and of those of its parts behind it.
     fn of_each_stage<R>(&self, of: &impl Fn(&Self, usize) -> Vec<R>) -> Vec<R> {
         let with_parts = |index: usize| {
@@ -205,14 +157,6 @@ impl<E: Send + 'static> Line<E> {
         self.of_each_stage(&|line, index| line.drifts.report(index, line.stages[index].name))
     }
 
-    /// Blocks until no trip is on the list.
-    pub(super) fn wait_until_empty(&self) {
-        let mut trips = lock(&self.trips);
-        while !trips.under_way.is_empty() {
-            trips = wait(&self.landed, trips, None);
-        }
-    }
-
     /// Tells the observer, if there is one; its panics are its own.
     pub(super) fn tell(&self, event: impl FnOnce() -> Event) {
         if let Some(observer) = &self.observer {
@@ -230,13 +174,5 @@ impl<E: Send + 'static> Line<E> {
         let spec = JobSpec::new(job.name(), job.profile().clone());
         drop(job);
         self.ledger.submit(spec).expect("what was taken on once fits")
-    }
-}
-
-/// The pool is aborted.
-impl<E: Send + 'static> Tenant for Line<E> {
-    fn give_up(&self) {
-        self.close(true);
-        self.cancel_all();
     }
 }

@@ -6,15 +6,18 @@
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
+use super::stage::{Place, Stage};
 use super::trip::message_of;
 use crate::JobSpec;
 use crate::ledger::{AnyLoad, Load, Need, Residency};
 
 /// Loads a residency, or gives the load back if it is another one's.
-type LoadFn = Box<dyn Fn(AnyLoad) -> Result<(), AnyLoad> + Send + Sync>;
+type LoadFn = Arc<dyn Fn(AnyLoad) -> Result<(), AnyLoad> + Send + Sync>;
 
-#[derive(Default)]
+/// The parts of a job have its needs.
+#[derive(Clone, Default)]
 pub(super) struct Needs(Vec<(Need, LoadFn)>);
 
 impl Needs {
@@ -36,7 +39,20 @@ impl Needs {
             }
             Ok(())
         };
-        self.0.push((need, Box::new(run)));
+        self.0.push((need, Arc::new(run)));
+    }
+
+    /// Adds what the parts need into which these stages split their jobs. A part may need only what its job pins, so that
+    /// whatever is pinned is pinned by somebody who was admitted with it.
+    pub(super) fn add_those_of_parts<E>(&mut self, stages: &[Stage<E>]) {
+        for stage in stages {
+            let Place::Parts(fan) = &stage.place else { continue };
+            for (need, load) in &fan.needs.0 {
+                if self.0.iter().all(|(known, _)| known.id() != need.id()) {
+                    self.0.push((need.clone(), load.clone()));
+                }
+            }
+        }
     }
 
     pub(super) fn of(&self, spec: JobSpec) -> JobSpec {

@@ -6,13 +6,18 @@
 //!   input holds stays charged to the job meanwhile; the ledger keeps the job's claim, so that the stage is sure to be
 //!   granted again;
 //! - *from the start*: the job holds nothing any more and asks for admission again, at the age it had. It needs an input of
-//!   the whole pipeline that can be cloned.
+//!   the whole pipeline that can be cloned. The clone is kept until the last stage that may want it has ended, and charged
+//!   if that was [asked for](super::Builder::charge_input); then the job stays in flight with what it was promised.
 //!
 //! A device that is out of memory is a failure of its own kind ([`Failure::OutOfMemory`]): somebody else has taken what the
 //! budget promised, and may give it back. So it is tried again until the time limit, however often, and then the stage is
 //! asked for less: the job goes on by the next of its [alternative](super::Builder::alternatives) plans, if there is one.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::time::{Duration, Instant};
+
+use super::trip::Value;
+use crate::{Bytes, Class, Profile, Reservation};
 
 /// How often and how long a stage that fails is run again. Panics are bugs and end the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +61,36 @@ impl Retry {
     }
 }
 
+/// The input of a job, kept for another start. Dropped in this order.
+pub(super) struct Spare {
+    pub(super) value: Value,
+    /// What it is charged as, from the job's first stage on.
+    pub(super) bytes: Bytes,
+    pub(super) paid: Option<Reservation>,
+}
+
+/// What the inputs of a line's jobs are charged as while they are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) class: Class,
+    /// The last stage that may send its job back to the start.
+    pub(super) until: usize,
+}
+
+impl Kept {
+    /// The profile with a kept input on top.
+    pub(super) fn with(self, profile: &Profile, bytes: Bytes) -> Profile {
+        profile.with(|index, stage| {
+            let (peak, keep) = (stage.peak.clone(), stage.keep.clone());
+            match index.cmp(&self.until) {
+                Less => (peak.bytes(self.class, bytes), keep.bytes(self.class, bytes)),
+                Equal => (peak.bytes(self.class, bytes), keep),
+                Greater => (peak, keep),
+            }
+        })
+    }
+}
+
 /// What kind of failure a stage's error is: see [`Builder::failures`](super::Builder::failures).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -96,7 +131,7 @@ impl Tries {
         let doublings = self.failed.min(16);
         self.failed += 1;
         let out_of_memory = failure == Failure::OutOfMemory;
-        let first = if out_of_memory { retry.pause.max(PAUSE_FOR_MEMORY) } else { retry.pause };
+        let first = if out_of_memory && retry.pause.is_zero() { PAUSE_FOR_MEMORY } else { retry.pause };
         let at = now + (first * (1 << doublings)).min(PAUSE_MAX.max(retry.pause));
         let in_time = at.duration_since(since) <= retry.within;
         match failure {

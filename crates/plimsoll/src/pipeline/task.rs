@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::cx::Stop;
-use super::trip::{Trip, Value};
+use super::landing::Handle;
+use super::trip::Value;
 use crate::ledger::{Charged, Grant, TakeError, VecError};
 use crate::sync::{Mutex, lock};
 use crate::{Bytes, Class, Reservation};
@@ -155,13 +156,13 @@ impl Drop for GrantOfTask {
 /// What a runtime polls: drives a trip through its async stages.
 pub(super) struct Voyage<E: Send + 'static> {
     /// `None` when there is nothing more to do.
-    trip: Option<Arc<Trip<E>>>,
+    trip: Option<Handle<E>>,
     /// The trip's future is polled by this voyage.
     aboard: bool,
 }
 
 impl<E: Send + 'static> Voyage<E> {
-    pub(super) fn start(trip: Arc<Trip<E>>, runtime: &Runtime) {
+    pub(super) fn start(trip: Handle<E>, runtime: &Runtime) {
         runtime.spawn(Box::pin(Voyage { trip: Some(trip), aboard: false }));
     }
 }
@@ -172,7 +173,7 @@ impl<E: Send + 'static> Future for Voyage<E> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Self { trip, aboard } = &mut *self;
         let Some(under_way) = &*trip else { return Poll::Ready(()) };
-        let poll = under_way.sail(cx, aboard);
+        let poll = under_way.with(|trip| trip.sail(cx, aboard)).unwrap_or(Poll::Ready(()));
         if poll.is_ready() {
             *trip = None;
         }
@@ -183,7 +184,7 @@ impl<E: Send + 'static> Future for Voyage<E> {
 impl<E: Send + 'static> Drop for Voyage<E> {
     fn drop(&mut self) {
         if let Some(trip) = self.trip.take() {
-            trip.forsaken();
+            trip.with(|trip| trip.forsaken());
         }
     }
 }

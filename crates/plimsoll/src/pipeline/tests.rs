@@ -14,7 +14,9 @@ mod certificate;
 mod drift;
 mod fan;
 mod kinds;
+mod landing;
 mod needs;
+mod outside;
 mod pacing;
 mod submission;
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::error::JobError;
-use super::trip::{Delivery, Trip, Value};
+use super::landing::Handle;
+use super::trip::{Delivery, Value};
 use crate::sync::{Condvar, Mutex, lock, wait};
 
 /// The caller's handle to a job's result: [`wait`](Ticket::wait) for it on a thread, or `.await` it.
@@ -15,8 +16,9 @@ use crate::sync::{Condvar, Mutex, lock, wait};
 /// Dropping the ticket lets the job run to its end and drops the result there, with its bytes.
 #[must_use = "the result comes through the ticket; dropping it lets the job run for nothing"]
 pub struct Ticket<Out, E> {
+    name: Arc<str>,
     counter: Arc<Counter<Out, E>>,
-    trip: Arc<Trip<E>>,
+    trip: Handle<E>,
 }
 
 /// Where the result is left.
@@ -49,20 +51,20 @@ impl<Out: Send + 'static, E: Send> Delivery<E> for Arc<Counter<Out, E>> {
 }
 
 impl<Out, E: Send + 'static> Ticket<Out, E> {
-    pub(super) fn new(counter: Arc<Counter<Out, E>>, trip: Arc<Trip<E>>) -> Self {
-        Self { counter, trip }
+    pub(super) fn new(name: Arc<str>, counter: Arc<Counter<Out, E>>, trip: Handle<E>) -> Self {
+        Self { name, counter, trip }
     }
 
     /// The job's name.
     pub fn job_name(&self) -> &str {
-        &self.trip.name
+        &self.name
     }
 
     /// Asks the job to end early. A waiting job ends at once, a running stage is told through
     /// [`StageCx::is_cancelled`](super::StageCx::is_cancelled) and is the job's last. A job in its last stage may still
     /// succeed.
     pub fn cancel(&self) {
-        self.trip.cancel();
+        self.trip.with(|trip| trip.cancel());
     }
 
     /// Whether the job has ended, so that [`wait`](Ticket::wait) does not block.
@@ -113,6 +115,6 @@ impl<Out, E> Future for Ticket<Out, E> {
 
 impl<Out, E> fmt::Debug for Ticket<Out, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket").field("job", &self.trip.name).finish_non_exhaustive()
+        f.debug_struct("Ticket").field("job", &self.name).finish_non_exhaustive()
     }
 }

@@ -23,7 +23,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 // Statistics are part of no protocol: the standard library's atomics also under loom.
 use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, Wake, Waker};
@@ -31,19 +31,20 @@ use std::time::Instant;
 
 use super::cx::{Reason, Stop};
 use super::error::JobError;
+use super::landing::{Handle, Landing, Presence};
 use super::line::Line;
 use super::options::JobOptions;
 use super::pacing::WorkClass;
-use super::retry::Tries;
+use super::retry::{Spare, Tries};
 use super::stage::{Carrier, Errand, Place, Work};
 use super::stats::Event;
 use super::task::{Runtime, Voyage};
-use crate::Profile;
 use crate::ledger::{EnterError, Grant, Job};
 use crate::observe::What;
 use crate::pool::{JobTag, Run, Task, Turn};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
+use crate::{Bytes, Profile};
 
 mod again;
 mod loads;
@@ -82,11 +83,15 @@ pub(super) struct Trip<E> {
     /// When the ledger last woke it, in nanoseconds after the pipeline was built: with the grant that it waited for.
     woken: AtomicU64,
     /// The input, kept for another start.
-    spare: Mutex<Option<Value>>,
+    spare: Mutex<Option<Spare>>,
     /// The stage that is next or running: where the trip belongs.
     stage: AtomicUsize,
     state: Mutex<State<E>>,
     delivery: Mutex<Option<Box<dyn Delivery<E>>>>,
+    /// Wakes it.
+    waker: Waker,
+    /// Declared last: when it is counted out, everything else has been let go.
+    _presence: Presence<E>,
 }
 
 enum State<E> {
@@ -157,10 +162,10 @@ impl<E: Send + 'static> Trip<E> {
         value: Value,
         delivery: Box<dyn Delivery<E>>,
     ) -> Arc<Self> {
-        let spare = line.clone_input.map(|clone| clone(&value));
+        let spare = line.clone_input.map(|clone| Spare { value: clone(&value), bytes: Bytes::ZERO, paid: None });
         let (tries, starts) = Default::default();
         let papers = Papers { job, stage: 0, since: Instant::now(), tries, starts };
-        Arc::new(Self {
+        Arc::new_cyclic(|this: &Weak<Self>| Self {
             name: options.name.clone(),
             tag: JobTag::fresh(),
             line: line.clone(),
@@ -174,7 +179,17 @@ impl<E: Send + 'static> Trip<E> {
             stage: AtomicUsize::new(0),
             state: Mutex::new(State::Between(Box::new(Luggage { cargo: Cargo::Waiting(value), papers }))),
             delivery: Mutex::new(Some(delivery)),
+            waker: Waker::from(Arc::new(Bell(Handle::from(this.clone())))),
+            _presence: Presence::new(&line.landing),
         })
+    }
+
+    pub(super) fn handle(self: &Arc<Self>) -> Handle<E> {
+        Handle::from(Arc::downgrade(self))
+    }
+
+    pub(super) fn landing(&self) -> &Arc<Landing<E>> {
+        &self.line.landing
     }
 
     /// Asks for admission, on the submitter's thread.
@@ -274,8 +289,7 @@ impl<E: Send + 'static> Trip<E> {
         }
         let papers = &mut luggage.papers;
         if let Cargo::Waiting(value) = luggage.cargo {
-            let waker = Waker::from(self.clone());
-            match self.poll_grant(papers, &mut Context::from_waker(&waker)) {
+            match self.poll_grant(papers, &mut Context::from_waker(&self.waker)) {
                 Poll::Ready(Ok(grant)) => luggage.cargo = Cargo::Granted(value, grant),
                 Poll::Pending => {
                     luggage.cargo = Cargo::Waiting(value);
@@ -353,13 +367,13 @@ impl<E: Send + 'static> Trip<E> {
 
     /// Gives the trip to where its stage runs, to be driven there.
     pub(super) fn send_on(self: &Arc<Self>) {
-        let trip = self.clone();
+        let trip = self.handle();
         let stages_left = self.stages_left();
         // Relaxed: after a wake-up this may be the stage before; then the trip is sent on once more from there.
         let stage = self.stage.load(Ordering::Relaxed);
         match &self.line.stages[stage].place {
             place @ (Place::Worker(_) | Place::Parts(_)) => {
-                let run = Run::Stage(Box::new(move || trip.driven_by(Driver::Worker)));
+                let run = Run::Stage(Box::new(move || _ = trip.with(|trip| trip.driven_by(Driver::Worker))));
                 let first = stage == 0 && self.line.is_outermost() && matches!(place, Place::Worker(_));
                 let turn = if first { Turn::NewJob } else { Turn::UnderWay };
                 if self
@@ -369,12 +383,12 @@ impl<E: Send + 'static> Trip<E> {
                     .is_err()
                 {
                     // The pool has ended: nobody could drive it to an end.
-                    self.line.close(true);
+                    self.line.landing.close(true);
                     self.cancel();
                 }
             }
             Place::Carried(carrier, _) => {
-                let ride = Ride { trip, carrier: carrier.clone() };
+                let ride = Ride { trip, carrier: Arc::downgrade(carrier) };
                 let errand = Errand::new(self.name.clone(), stages_left, self.lane(), Box::new(ride));
                 // If it panics the errand is dropped, and the job knows.
                 let _ = catch_unwind(AssertUnwindSafe(|| carrier.carry(errand)));
@@ -450,6 +464,7 @@ impl<E: Send + 'static> Trip<E> {
 
     /// Tells the ledger's observers how the job has ended, and the ledger that it has.
     fn note_end(&self, papers: Papers, how: &'static str) {
+        self.drop_spare();
         papers.job.note(What::Finished { how, late: self.urgency.is_late() });
         drop(papers);
     }
@@ -458,7 +473,7 @@ impl<E: Send + 'static> Trip<E> {
         match reason {
             Reason::Forsaken => "forsaken",
             Reason::TimedOut => "timed_out",
-            Reason::Cancelled if self.line.is_abandoned() => "shut_down",
+            Reason::Cancelled if self.line.landing.is_abandoned() => "shut_down",
             Reason::Cancelled => "cancelled",
         }
     }
@@ -468,7 +483,7 @@ impl<E: Send + 'static> Trip<E> {
         match self.stop.reason() {
             Some(Reason::Forsaken) => JobError::Forsaken { job, stage },
             Some(Reason::TimedOut) => JobError::TimedOut { job, stage, after: self.urgency.timeout() },
-            _ if self.line.is_abandoned() => JobError::ShutDown { job, stage },
+            _ if self.line.landing.is_abandoned() => JobError::ShutDown { job, stage },
             _ => JobError::Cancelled { job, stage },
         }
     }
@@ -478,23 +493,23 @@ impl<E: Send + 'static> Trip<E> {
         *lock(&self.state) = State::Ended;
         let succeeded = result.is_ok();
         self.forget(succeeded);
-        let spare = lock(&self.spare).take();
-        discard(spare);
+        self.drop_spare();
         // Relaxed, also where it is set: whoever drives sets it, and whoever drives last is here.
         if self.begun.load(Ordering::Relaxed) {
             self.line.job_is_over();
         }
+        // First everything that the answer says is so, then the answer, then the right to the pool's workers.
+        let landed = self.line.landing.take_off(self.tag);
+        self.line.tell(|| Event::JobEnded { job: self.name.clone(), succeeded });
         let delivery = lock(&self.delivery).take();
         if let Some(delivery) = delivery {
             delivery.deliver(result);
         }
-        self.line.tell(|| Event::JobEnded { job: self.name.clone(), succeeded });
-        self.line.land(self.tag);
+        drop(landed);
     }
-}
 
-impl<E: Send + 'static> Wake for Trip<E> {
-    fn wake(self: Arc<Self>) {
+    /// The ledger, or a future that waited, has something for it.
+    fn woken(self: &Arc<Self>) {
         self.woken.store(self.line.paced.nanos(), Ordering::Relaxed);
         // Relaxed: as in `send_on`.
         match &self.line.stages[self.stage.load(Ordering::Relaxed)].place {
@@ -505,19 +520,32 @@ impl<E: Send + 'static> Wake for Trip<E> {
     }
 }
 
-/// A trip on its way to a carrier's thread.
+/// What the ledger wakes a trip with.
+struct Bell<E: Send + 'static>(Handle<E>);
+
+impl<E: Send + 'static> Wake for Bell<E> {
+    fn wake(self: Arc<Self>) {
+        self.0.with(Trip::woken);
+    }
+}
+
+/// A trip on its way to a carrier's thread. It keeps neither alive: an errand may lie about for long after its job has ended.
 struct Ride<E: Send + 'static> {
-    trip: Arc<Trip<E>>,
-    carrier: Arc<dyn Carrier>,
+    trip: Handle<E>,
+    carrier: Weak<dyn Carrier>,
 }
 
 impl<E: Send + 'static> Work for Ride<E> {
     fn run(self: Box<Self>) {
-        self.trip.driven_by(Driver::Carrier(&self.carrier));
+        self.trip.with(|trip| {
+            // The trip's stages own the carrier, so it is there, and is let go before the trip.
+            let carrier = self.carrier.upgrade().expect("owned by the stages");
+            trip.driven_by(Driver::Carrier(&carrier));
+        });
     }
 
     fn forsake(self: Box<Self>) {
-        self.trip.forsaken();
+        self.trip.with(|trip| trip.forsaken());
     }
 }
 

@@ -90,14 +90,12 @@ impl Crew {
         &self.shared
     }
 
-    /// Waits for the threads of a pool that is shut down, except the calling one.
+    /// Waits for the threads of a pool that is shut down. Not for its own workers.
     fn join(&self) {
-        // Held meanwhile, so that a second caller waits too. No worker of this pool ever asks for it: only its last
-        // handle, dropped there, does, and then there is no other caller.
+        // Held meanwhile, so that a second caller waits too.
         let mut threads = lock(&self.threads);
-        let me = thread::current().id();
         let join = |threads: Vec<thread::JoinHandle<()>>| {
-            for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
+            for thread in threads {
                 // A worker contains the panics of its tasks, so this error has no content.
                 let _ = thread.join();
             }
@@ -111,7 +109,10 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         self.shared.drain();
-        self.join();
+        // A worker's own job is under way, and the others wait for its end: so would this. They all end by themselves.
+        if !Worker::with_current(|worker| worker.is_some_and(|worker| worker.is_of(&self.shared))) {
+            self.join();
+        }
     }
 }
 

@@ -207,3 +207,53 @@ fn a_stage_that_stays_out_of_memory_is_asked_for_less() {
         assert!(ledger.snapshot().is_empty());
     }
 }
+
+#[test]
+fn an_input_that_is_kept_for_another_start_is_charged_until_nothing_may_want_it() {
+    const INPUT: Class = Class::new("input", Space::HOST);
+    // One job, its input included: a second one that did not count that would not wait.
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(64 + 8)));
+    let (pool, starts) = (pool(2), Arc::new(AtomicUsize::new(0)));
+    let held = |ledger: &Ledger| ledger.snapshot().class(INPUT).map_or(0, |input| input.totals.held);
+    let (watch, rest, counted) = (ledger.clone(), ledger.clone(), starts.clone());
+    let buffer = Demand::new().bytes(BUFFER, BUFFER_BYTES);
+    let pipeline = Pipeline::builder(&ledger, &pool, move |_: &Vec<u8>| {
+        Profile::new().stage("make", buffer.clone(), buffer.clone()).stage("try", buffer.clone(), buffer.clone()).stage(
+            "rest",
+            buffer.clone(),
+            Demand::new(),
+        )
+    })
+    .stage("make", |cx, input: Vec<u8>| Ok((input.len(), cx.grant().take_all(BUFFER))))
+    .stage("try", move |_, made| {
+        assert_eq!(held(&watch), 8);
+        if counted.fetch_add(1, Ordering::Relaxed) % 3 < 2 { Err(Told(Failure::Transient)) } else { Ok(made) }
+    })
+    .from_start(Retry::times(2))
+    .stage("rest", move |_, (len, _buffer)| {
+        assert_eq!(held(&rest), 0, "nothing begins again any more");
+        Ok(len)
+    })
+    .charge_input(INPUT, |input| Bytes(input.len() as u64))
+    .failures(|Told(failure)| *failure)
+    .build()
+    .expect("a pipeline");
+    let tickets: Vec<_> = (0..4).map(|_| pipeline.submit("job", vec![1; 8]).expect("taken on")).collect();
+    for ticket in tickets {
+        assert_eq!(ticket.wait().expect("a result"), 8);
+    }
+    assert_eq!(starts.load(Ordering::Relaxed), 12);
+    // The inputs of jobs that fail or are too large are given back, too.
+    starts.store(0, Ordering::Relaxed);
+    let failing = [pipeline.submit("fails", vec![1; 8]), pipeline.submit("cancelled", vec![1; 8])];
+    for ticket in failing {
+        let ticket = ticket.expect("taken on");
+        ticket.cancel();
+        let _ = ticket.wait();
+    }
+    assert!(pipeline.submit("too large", vec![1; 9]).is_err());
+    drop(pipeline);
+    let snapshot = ledger.snapshot();
+    assert!(snapshot.is_empty() && snapshot.outlived == 0, "{snapshot:?}");
+    assert_eq!(snapshot.space(Space::HOST).expect("named").peak, Bytes(72));
+}

@@ -75,3 +75,48 @@ fn a_job_that_does_not_fit_beside_what_it_needs_is_refused() {
     let pipeline = adding(&ledger, &pool, &key, || Ok(40));
     assert!(matches!(pipeline.submit("job", 1), Err(Rejected { reason: Rejection::Ledger(_), .. })));
 }
+
+#[test]
+fn what_parts_need_is_pinned_for_their_job_and_read_by_them() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(30)));
+    let (pool, key) = (threads(2), key(&ledger));
+    let loads = std::sync::Arc::new(AtomicUsize::new(0));
+    let (counted, read, declared, is_loaded) = (loads.clone(), key.clone(), key.clone(), key.clone());
+    let leaf = || Profile::new().stage("leaf", Demand::new(), Demand::new());
+    let part = move || Profile::new().stage("inner", Demand::new(), Demand::new()).parts(2, &leaf());
+    let pipeline = Pipeline::builder(&ledger, &pool, move |_: &u64| {
+        Profile::new().stage("fan", Demand::new(), Demand::new()).parts(3, &part())
+    })
+    .fan_out(
+        "fan",
+        |_, input: u64| Ok::<_, String>(((), vec![input; 3])),
+        move |_| part(),
+        move |parts| {
+            parts.fan_out(
+                "inner",
+                move |cx, input: u64| {
+                    assert_eq!(cx.grant().pinned(&key), Some(&20), "parts have it, and parts of parts");
+                    Ok((input, vec![(); 2]))
+                },
+                move |()| leaf(),
+                move |leaves| {
+                    leaves.stage("leaf", move |cx, ()| Ok(*cx.grant().pinned(&read).expect("the job pins it"))).needs(
+                        &declared,
+                        move |_load| {
+                            counted.fetch_add(1, Ordering::Relaxed);
+                            Ok::<_, String>(20)
+                        },
+                    )
+                },
+                FanIn::AsTheyEnd,
+                |_, input, keys: Vec<(usize, u64)>| Ok(input + keys.iter().map(|(_, key)| key).sum::<u64>()),
+            )
+        },
+        FanIn::InOrder,
+        |_, (), made: Vec<(usize, u64)>| Ok(made.iter().map(|(_, made)| made).sum::<u64>()),
+    )
+    .build()
+    .expect("it fits");
+    assert_eq!(pipeline.submit("job", 1).expect("taken on").wait().expect("a result"), 3 * (1 + 2 * 20));
+    assert_eq!((loads.load(Ordering::Relaxed), is_loaded.is_resident()), (1, true));
+}

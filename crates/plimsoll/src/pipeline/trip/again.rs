@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Cargo, Driver, Luggage, Papers, Trip, Value, discard};
+use crate::Bytes;
 use crate::ledger::Grant;
 use crate::pipeline::error::JobError;
 use crate::pipeline::retry::{Answer, Failure, From, Retry, Tries};
@@ -90,10 +91,11 @@ impl<E: Send + 'static> Trip<E> {
     fn begin_again(&self, papers: &mut Papers) -> Option<Value> {
         let clone = self.line.clone_input?;
         let spare = lock(&self.spare).take()?;
-        let value = catch_unwind(AssertUnwindSafe(|| clone(&spare))).ok();
+        let value = catch_unwind(AssertUnwindSafe(|| clone(&spare.value))).ok();
         *lock(&self.spare) = Some(spare);
         let value = value?;
-        // Refused where the stages have left reservations somewhere else: then nobody can say what it would hold.
+        // Refused where the stages have left reservations somewhere else: then nobody can say what it would hold. Not where the
+        // input is charged: then the job may hold something, and never more than its claim.
         papers.job.restart().ok()?;
         papers.stage = 0;
         // Relaxed: a hint, see `send_on`.
@@ -122,6 +124,30 @@ impl<E: Send + 'static> Trip<E> {
         papers.since = Instant::now();
         let cargo = self.at_rest(value, at, papers.since);
         Ok(Box::new(Luggage { cargo, papers }))
+    }
+
+    /// What the input that is kept is to be charged as.
+    pub(in crate::pipeline) fn charge_input(&self, bytes: Bytes) {
+        if let Some(spare) = &mut *lock(&self.spare) {
+            spare.bytes = bytes;
+        }
+    }
+
+    /// Pays for the input that is kept, when the first stage begins for the first time.
+    pub(super) fn pay_for_spare(&self, grant: &mut Grant) {
+        let Some(kept) = self.line.kept else { return };
+        // Only whoever drives touches it.
+        let Some(mut spare) = lock(&self.spare).take() else { return };
+        if spare.paid.is_none() {
+            spare.paid = grant.take(kept.class, spare.bytes).ok();
+        }
+        *lock(&self.spare) = Some(spare);
+    }
+
+    /// Nothing will begin again from the start any more.
+    pub(super) fn drop_spare(&self) {
+        let spare = lock(&self.spare).take();
+        discard(spare);
     }
 
     fn at_rest(self: &Arc<Self>, value: Value, at: Instant, now: Instant) -> Cargo<E> {

@@ -34,7 +34,7 @@ impl<E: Send + 'static> Trip<E> {
         let split = catch_unwind(AssertUnwindSafe(|| (fan.split)(&mut self.cx(&mut grant, &papers), &mut input)));
         let outcome = match split {
             Ok(Ok((shared, parts))) => {
-                let spread = Spread { shared, parts: Some(parts), made: 0, gather: Gather::new(self.clone()) };
+                let spread = Spread { shared, parts: Some(parts), made: 0, gather: Gather::new(self.handle()) };
                 return self.advance(fan, Spreading { spread, grant, started }, papers);
             }
             Ok(Err(error)) => Ok(Err(error)),

@@ -57,6 +57,9 @@ impl<E: Send + 'static> Trip<E> {
             Cargo::Granted(value, mut grant) => {
                 let stage = &self.line.stages[papers.stage];
                 let started = self.begin(&papers);
+                if papers.stage == 0 {
+                    self.pay_for_spare(&mut grant);
+                }
                 let mut input = Some(value);
                 match &stage.place {
                     Place::Worker(run) | Place::Carried(_, run) => {
@@ -152,6 +155,9 @@ impl<E: Send + 'static> Trip<E> {
                 // The input has done its work. What the stage did not hand over goes back as well: what it hands over, it
                 // has taken from the grant.
                 discard(input);
+                if self.line.last_start() == Some(index) {
+                    self.drop_spare();
+                }
                 drop(grant);
                 ended();
                 self.tell_the_pacer(&papers, started, ran);

@@ -79,8 +79,8 @@ impl<E: Send + 'static> Trip<E> {
     }
 
     pub(super) fn at(self: &Arc<Self>, moment: Instant, ring: impl FnOnce(&Arc<Self>) + Send + 'static) {
-        let trip = self.clone();
-        let alarm = self.line.clock.set(moment, move || ring(&trip));
+        let trip = self.handle();
+        let alarm = self.line.clock.set(moment, move || _ = trip.with(ring));
         lock(&self.urgency.alarms).push(alarm);
     }
 
@@ -107,6 +107,7 @@ impl<E: Send + 'static> Trip<E> {
             let mut spec = JobSpec::new("", job.profile().clone()).priority(priority).urgent();
             spec.name = self.name.clone();
             spec.alternatives = job.profiles()[1..].to_vec();
+            spec.restarts = self.line.kept.is_some();
             if let Ok(urgent) = self.line.ledger.submit(self.line.needs.of(spec)) {
                 *job = urgent;
                 return true;

@@ -1,0 +1,214 @@
+//! The jobs under way, and who still has one of them in hand.
+//!
+//! A job ends on whatever thread has it in hand: a worker, a device's lane, a runtime's, the clock's, whoever cancelled it. That
+//! thread answers the ticket while it is still inside of the job's [`Trip`], which leads to the stages and so to the carriers
+//! and devices on which they run. If that were the last reference, a device would be closed by its own lane, which cannot wait
+//! for itself, and after whoever dropped the pipeline has gone on. So there are two ends:
+//!
+//! 1. **Ended.** The job is off the list, then its ticket is answered. Whoever has the answer finds the job gone.
+//! 2. **Gone.** The last reference to its trip is dropped. A trip's *presence* is its last field, so everything else of the
+//!    trip, the stages above all, was let go before the presence is counted out. Dropping a pipeline waits for this.
+//!    *(mutant `ended-is-gone`)*
+//!
+//! Only the list (for the parts of a job: their parent) and whoever drives keep a trip alive. All that others have, tickets,
+//! wakers, alarms, queued tasks and errands, futures on a runtime, is a [`Handle`], which keeps nothing. So 2 follows 1 as soon
+//! as those who drive have come back, and does not wait for a queue, a runtime or a user.
+//!
+//! A thread that has a trip in hand and is led by a user's code (a destructor, a waker) to drop the pipeline must not wait: it
+//! would wait for itself. So who goes in leaves a mark with its thread.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use super::trip::Trip;
+use crate::pool::{JobTag, Pass, Remote, Tenant};
+use crate::sync::{Condvar, Mutex, lock, thread_local, wait};
+
+/// The jobs of one pipeline, those of its parts included.
+pub(super) struct Landing<E> {
+    list: Mutex<List<E>>,
+    vacant: Condvar,
+}
+
+struct List<E> {
+    /// Each with the right to the pool's workers until its ticket is answered. Parts travel on that of their job, and are not
+    /// here.
+    under_way: HashMap<JobTag, (Arc<Trip<E>>, Pass)>,
+    /// Trips that somebody has a reference to, parts included.
+    present: usize,
+    closed: bool,
+    abandoned: bool,
+    /// Who waits for the last to go.
+    #[cfg(test)]
+    waiting: usize,
+}
+
+impl<E> Default for Landing<E> {
+    fn default() -> Self {
+        let list = List {
+            under_way: HashMap::new(),
+            present: 0,
+            closed: false,
+            abandoned: false,
+            #[cfg(test)]
+            waiting: 0,
+        };
+        Self { list: Mutex::new(list), vacant: Condvar::new() }
+    }
+}
+
+impl<E: Send + 'static> Landing<E> {
+    /// Puts a trip on the list, unless the pipeline is closed or its pool shut down.
+    pub(super) fn enlist(&self, trip: &Arc<Trip<E>>, remote: &Remote) -> bool {
+        let mut list = lock(&self.list);
+        if list.closed {
+            return false;
+        }
+        let Some(pass) = remote.pass() else { return false };
+        list.under_way.insert(trip.tag, (trip.clone(), pass));
+        true
+    }
+
+    /// Takes a trip that has ended off the list. What comes back is dropped when its ticket has been answered.
+    pub(super) fn take_off(&self, tag: JobTag) -> Option<(Arc<Trip<E>>, Pass)> {
+        lock(&self.list).under_way.remove(&tag)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.list).closed
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        lock(&self.list).abandoned
+    }
+
+    pub(super) fn close(&self, abandon: bool) {
+        let mut list = lock(&self.list);
+        list.closed = true;
+        list.abandoned |= abandon;
+    }
+
+    pub(super) fn cancel_all(&self) {
+        let _mark = Mark::leave(self);
+        let under_way: Vec<_> = lock(&self.list).under_way.values().map(|(trip, _)| trip.clone()).collect();
+        for trip in under_way {
+            trip.cancel();
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        lock(&self.list).under_way.len()
+    }
+
+    /// Blocks until no trip is left, neither on the list nor in anybody's hand.
+    pub(super) fn wait_until_vacant(&self) {
+        let mut list = lock(&self.list);
+        #[cfg(test)]
+        {
+            list.waiting += 1;
+        }
+        while if mutant!("ended-is-gone") { !list.under_way.is_empty() } else { list.present > 0 } {
+            list = wait(&self.vacant, list, None);
+        }
+        #[cfg(test)]
+        {
+            list.waiting -= 1;
+        }
+    }
+
+    /// Whether the calling thread has one of its trips in hand.
+    pub(super) fn is_in_hand_here(&self) -> bool {
+        IN_HAND.try_with(|marks| marks.borrow().contains(&self.address())).unwrap_or(false)
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// How many wait for the last trip to go.
+    #[cfg(all(test, not(plimsoll_loom)))]
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.list).waiting
+    }
+}
+
+/// The pool is aborted.
+impl<E: Send + 'static> Tenant for Landing<E> {
+    fn give_up(&self) {
+        self.close(true);
+        self.cancel_all();
+    }
+}
+
+/// That there is a trip; its last field.
+pub(super) struct Presence<E>(Arc<Landing<E>>);
+
+impl<E> Presence<E> {
+    pub(super) fn new(landing: &Arc<Landing<E>>) -> Self {
+        lock(&landing.list).present += 1;
+        Self(landing.clone())
+    }
+}
+
+impl<E> Drop for Presence<E> {
+    fn drop(&mut self) {
+        let mut list = lock(&self.0.list);
+        list.present -= 1;
+        if list.present == 0 || mutant!("ended-is-gone") {
+            self.0.vacant.notify_all();
+        }
+    }
+}
+
+/// What others than the list and those who drive have of a trip. It keeps nothing alive.
+pub(super) struct Handle<E>(Weak<Trip<E>>);
+
+impl<E: Send + 'static> Handle<E> {
+    /// Calls `f` with the trip, unless it is gone.
+    pub(super) fn with<R>(&self, f: impl FnOnce(&Arc<Trip<E>>) -> R) -> Option<R> {
+        let trip = self.0.upgrade()?;
+        let landing = trip.landing().clone();
+        let mark = Mark::leave(&*landing);
+        let result = f(&trip);
+        // The mark last: what the trip lets go, if this is the last reference, is the user's as well.
+        drop(trip);
+        drop(mark);
+        Some(result)
+    }
+}
+
+impl<E> From<Weak<Trip<E>>> for Handle<E> {
+    fn from(trip: Weak<Trip<E>>) -> Self {
+        Self(trip)
+    }
+}
+
+impl<E> Clone for Handle<E> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+thread_local! {
+    // The landings of which the thread has trips in hand.
+    static IN_HAND: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Left with the thread by who has a trip in hand, while it has.
+pub(super) struct Mark;
+
+impl Mark {
+    /// The caller keeps the landing alive for as long as the mark.
+    pub(super) fn leave<E: Send + 'static>(landing: &Landing<E>) -> Mark {
+        // A thread that is ending has no such list any more, and whatever it still drops waits for nobody else's trips.
+        let _ = IN_HAND.try_with(|marks| marks.borrow_mut().push(landing.address()));
+        Mark
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let _ = IN_HAND.try_with(|marks| marks.borrow_mut().pop());
+    }
+}
