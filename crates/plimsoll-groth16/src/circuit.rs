@@ -9,7 +9,7 @@ use bellpepper_core::{ConstraintSystem, Index, LinearCombination, SynthesisError
 use blstrs::Scalar;
 
 use crate::domain::Domain;
-use crate::r1cs::{Density, Matrix, MatrixBuilder, R1cs, ShapeError};
+use crate::r1cs::{MatrixBuilder, R1cs, ShapeError};
 
 /// Collects the matrices of a circuit.
 pub(crate) struct ShapeBuilder {
@@ -34,19 +34,13 @@ impl ShapeBuilder {
         if let Some(error) = self.error {
             return Err(error);
         }
-        let (inputs, aux, constraints) = (self.inputs, self.aux, self.constraints);
+        let (inputs, aux) = (self.inputs, self.aux);
         if inputs + aux > u32::MAX as usize {
             return Err(ShapeError::TooLarge { what: "variables" });
         }
-        let domain = Domain::new(constraints)?;
-        let ([a, b, c], coefficients) = self.matrices.finish(inputs);
-        let occurring =
-            |matrix: &Matrix| Density::new(inputs + aux, matrix.columns().iter().map(|&column| column as usize));
-        let (a_density, b_density) = (occurring(&a), occurring(&b));
-        let mut r1cs =
-            R1cs { inputs, aux, constraints, domain, coefficients, a, b, c, a_density, b_density, digest: [0; 32] };
-        r1cs.digest = r1cs.compute_digest();
-        Ok(r1cs)
+        let domain = Domain::new(self.constraints)?;
+        let (matrices, coefficients) = self.matrices.finish(inputs);
+        Ok(R1cs::from_parts(inputs, aux, domain, coefficients, matrices, false))
     }
 
     fn push_row(&mut self, matrix: usize, combination: &LinearCombination<Scalar>) {

@@ -43,6 +43,9 @@
 //! ```
 
 pub mod backend;
+#[cfg(feature = "bellpepper-core-0-4")]
+pub mod bellpepper_0_4;
+pub mod bellperson;
 mod circuit;
 pub mod device;
 pub mod domain;

@@ -2,7 +2,7 @@
 //!
 //! | step | makes | gives back |
 //! |---|---|---|
-//! | [`Prover::synthesise`] | [`Witness`]: the assignment | |
+//! | [`Prover::synthesise`], or [`Prover::assign`] for values from elsewhere | [`Witness`]: the assignment | |
 //! | [`Prover::evaluate`] | [`Evaluated`]: a, b, c on the domain | |
 //! | [`Prover::quotient`] | [`Quotient`]: h | b and c |
 //! | [`Prover::commit`] | [`Committed`]: h, l, a and b in G1 | h |
@@ -33,6 +33,7 @@ use crate::keys::{HBasis, KeyMismatch, ProvingKey};
 use crate::r1cs::R1cs;
 
 mod assemble;
+mod assign;
 mod b_g2;
 mod commit;
 mod device;
@@ -70,6 +71,13 @@ pub enum ProveError {
         /// What the circuit reported.
         #[source]
         source: SynthesisError,
+    },
+    /// Values that came from elsewhere could not be had ([`Prover::assign`] only).
+    #[error("the witness could not be read")]
+    Assignment {
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The circuit's shape depends on its witness, or it is another circuit than the shape was built from.
     #[error(

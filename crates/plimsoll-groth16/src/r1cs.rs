@@ -19,12 +19,14 @@ use sha2::{Digest, Sha256};
 use crate::circuit::ShapeBuilder;
 use crate::domain::{Domain, DomainError};
 
+mod builder;
 mod density;
 mod matrix;
 
+pub use builder::{InputRows, Products, R1csBuilder, Side};
 pub use density::Density;
 pub use matrix::Matrix;
-pub(crate) use matrix::MatrixBuilder;
+pub(crate) use matrix::{Dictionary, MatrixBuilder};
 
 /// How many rows a task of a sparse product takes: about a millisecond of work, so that stealing costs nothing.
 const ROWS_PER_TASK: usize = 2048;
@@ -39,6 +41,8 @@ pub struct R1cs {
     pub(crate) a: Matrix,
     pub(crate) b: Matrix,
     pub(crate) c: Matrix,
+    /// Whether there is no C, each product being that of its factors.
+    pub(crate) products_implied: bool,
     pub(crate) a_density: Density,
     pub(crate) b_density: Density,
     pub(crate) digest: [u8; 32],
@@ -68,6 +72,22 @@ pub enum ShapeError {
     UnknownVariable {
         /// The constraint, counted from 0.
         constraint: usize,
+    },
+    /// The circuit has more variables than the key that it is proved with ([`crate::bellperson`] only).
+    #[error("the circuit has more than {inputs} inputs or {aux} private variables; the key is for another circuit")]
+    TooManyVariables {
+        /// The key's inputs, the constant one included.
+        inputs: usize,
+        /// The key's private variables.
+        aux: usize,
+    },
+    /// An entry is for a constraint beyond those announced ([`R1csBuilder`] only).
+    #[error("an entry is for constraint {row}, and there are {rows}")]
+    UnknownRow {
+        /// The constraint, counted from 0.
+        row: usize,
+        /// How many there are.
+        rows: usize,
     },
 }
 
@@ -114,9 +134,14 @@ impl R1cs {
         &self.b
     }
 
-    /// The products.
+    /// The products; without rows if [`R1cs::products_implied`].
     pub fn c(&self) -> &Matrix {
         &self.c
+    }
+
+    /// Whether C is unknown and each product is that of its factors, whatever they are ([`Products::Implied`]).
+    pub fn products_implied(&self) -> bool {
+        self.products_implied
     }
 
     /// The coefficients that the matrices' entries point to.
@@ -153,8 +178,8 @@ impl R1cs {
         for (&column, &coefficient) in columns.iter().zip(coefficients) {
             let value = &assignment[column as usize];
             match coefficient {
-                MatrixBuilder::ONE => sum += value,
-                MatrixBuilder::MINUS_ONE => sum -= value,
+                Dictionary::ONE => sum += value,
+                Dictionary::MINUS_ONE => sum -= value,
                 // Most values of a typical circuit are bits. As in the multiplications that follow, time depends on them.
                 _ if value.is_zero_vartime() => {}
                 _ if *value == Scalar::ONE => sum += self.coefficients[coefficient as usize],
@@ -167,7 +192,7 @@ impl R1cs {
     /// Writes the product of a matrix and the assignment to the first [`R1cs::constraints`] places of `out`.
     ///
     /// # Panics
-    /// When `assignment` is not [`R1cs::variables`] long, or `out` is shorter than the constraints.
+    /// When `assignment` is not [`R1cs::variables`] long, or `out` is shorter than the constraints, or the matrix has no rows.
     pub fn evaluate(&self, matrix: &Matrix, assignment: &[Scalar], out: &mut [Scalar]) {
         assert_eq!(assignment.len(), self.variables(), "an assignment has a value for each variable");
         pool::for_each_chunk(&mut out[..self.constraints], ROWS_PER_TASK, |first, rows| {
@@ -177,12 +202,16 @@ impl R1cs {
         });
     }
 
-    /// The first constraint that `assignment` does not satisfy, counted from 0, or `None` if it satisfies all.
+    /// The first constraint that `assignment` does not satisfy, counted from 0, or `None` if it satisfies all (or
+    /// [`R1cs::products_implied`], when none can be seen to fail).
     ///
     /// # Panics
     /// When `assignment` is not [`R1cs::variables`] long.
     pub fn first_unsatisfied(&self, assignment: &[Scalar]) -> Option<usize> {
         assert_eq!(assignment.len(), self.variables(), "an assignment has a value for each variable");
+        if self.products_implied {
+            return None;
+        }
         let tasks = self.constraints.div_ceil(ROWS_PER_TASK);
         let found = pool::map_indices(tasks, |task| {
             let rows = task * ROWS_PER_TASK..((task + 1) * ROWS_PER_TASK).min(self.constraints);
@@ -192,6 +221,38 @@ impl R1cs {
             })
         });
         found.into_iter().flatten().next()
+    }
+
+    /// The shape with these matrices; a row of A is a constraint.
+    pub(crate) fn from_parts(
+        inputs: usize,
+        aux: usize,
+        domain: Domain,
+        coefficients: Vec<Scalar>,
+        [a, b, c]: [Matrix; 3],
+        products_implied: bool,
+    ) -> Self {
+        let constraints = a.rows();
+        let occurring =
+            |matrix: &Matrix| Density::new(inputs + aux, matrix.columns().iter().map(|&column| column as usize));
+        let (a_density, b_density) = (occurring(&a), occurring(&b));
+        let digest = [0; 32];
+        let mut r1cs = Self {
+            inputs,
+            aux,
+            constraints,
+            domain,
+            coefficients,
+            a,
+            b,
+            c,
+            products_implied,
+            a_density,
+            b_density,
+            digest,
+        };
+        r1cs.digest = r1cs.compute_digest();
+        r1cs
     }
 
     /// Hashes everything that a key depends on.
@@ -206,6 +267,9 @@ impl R1cs {
         }
         for matrix in [&self.a, &self.b, &self.c] {
             matrix.hash_into(&mut hasher);
+        }
+        if self.products_implied {
+            hasher.update(b"products implied\0");
         }
         hasher.finalize().into()
     }

@@ -86,6 +86,11 @@ pub enum SetupError {
     /// generator.
     #[error("the random generator gave degenerate secrets; check it and try again")]
     Degenerate,
+    /// The shape does not say what the products are, and a key depends on them.
+    #[error(
+        "the circuit's products are not known, only a key's factors; make the key from the circuit or its .r1cs file"
+    )]
+    ProductsUnknown,
     /// The progress callback said so.
     #[error("the set-up was cancelled")]
     Cancelled,
@@ -140,6 +145,9 @@ pub fn generate_from(
     let _ = (invert(&toxic.alpha)?, invert(&toxic.beta)?);
     if bool::from(toxic.g1.is_identity() | toxic.g2.is_identity()) {
         return Err(SetupError::Degenerate);
+    }
+    if r1cs.products_implied() {
+        return Err(SetupError::ProductsUnknown);
     }
     let mut polynomials = Meter::new(SetupPhase::Polynomials, n, on_progress);
     polynomials.add(0)?;

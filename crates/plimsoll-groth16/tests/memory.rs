@@ -19,7 +19,7 @@ use plimsoll_groth16::backend::Cpu;
 use plimsoll_groth16::footprint::{AUX, SCRATCH, SHELLS};
 use plimsoll_groth16::keys::{Checked, KeyHeader, ProvingKey};
 use plimsoll_groth16::prover::{Blinding, Prover};
-use plimsoll_groth16::r1cs::R1cs;
+use plimsoll_groth16::r1cs::{InputRows, Products, R1cs, R1csBuilder, Side};
 use plimsoll_groth16::setup;
 
 /// Counts what the current thread has allocated and not yet freed.
@@ -145,6 +145,34 @@ fn a_hostile_key_file_costs_no_more_than_a_few_bytes() {
     let (read, peak) = peak_of(|| ProvingKey::read(&file[..], &header, Checked::No));
     assert!(read.is_ok());
     assert!(peak <= header.resident_bytes() + KeyHeader::READ_SCRATCH_BYTES, "{peak} bytes");
+}
+
+#[test]
+fn a_shape_from_entries_takes_no_more_than_is_said() {
+    let (inputs, aux, rows) = (3, 20_000, 10_000);
+    // As files have them, and the worst that a file can have: no order, and no two coefficients the same.
+    for (name, distinct) in [("usual", false), ("hostile", true)] {
+        let entry = |i: usize| {
+            let row = if distinct { (i * 7919) % rows } else { i % rows };
+            (row, i % (inputs + aux), Scalar::from(if distinct { i as u64 + 2 } else { i as u64 % 5 }))
+        };
+        let per_side = 30_000;
+        let coefficients = if distinct { per_side } else { 5 };
+        let declared = R1csBuilder::bytes_for(inputs, aux, rows, 3 * per_side, coefficients);
+        let (shape, peak) = peak_of(|| {
+            let mut builder = R1csBuilder::new(inputs, aux, rows).expect("sizes");
+            for side in [Side::A, Side::B, Side::C] {
+                builder.reserve(side, per_side);
+                for (row, column, coefficient) in (0..per_side).map(entry) {
+                    builder.push(side, row, column, &coefficient).expect("an entry");
+                }
+            }
+            builder.finish(InputRows::Append, Products::Matrix).expect("a shape")
+        });
+        println!("{name}: {peak} bytes of {declared}, of which {} stay", shape.resident_bytes());
+        assert!(peak <= declared, "{name}: {peak} bytes, declared {declared}");
+        assert!(peak * 2 >= declared, "{name}: {peak} bytes, {declared} is far too much");
+    }
 }
 
 #[test]

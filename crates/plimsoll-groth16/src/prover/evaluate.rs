@@ -23,7 +23,8 @@ pub struct Evaluated {
 
 impl Prover {
     /// Multiplies the three matrices by the assignment, and checks that the witness satisfies the constraints: that costs a
-    /// multiplication each, and saves the making of a proof that nobody would accept.
+    /// multiplication each, and saves the making of a proof that nobody would accept. Where the products are implied
+    /// ([`products_implied`](crate::r1cs::R1cs::products_implied)) there is nothing to check.
     ///
     /// Takes the class `provers` from the grant.
     ///
@@ -35,7 +36,17 @@ impl Prover {
             self.r1cs.evaluate(matrix, &witness.assignment, &mut values);
             Ok(values)
         };
-        let (a, b, c) = (product(self.r1cs.a())?, product(self.r1cs.b())?, product(self.r1cs.c())?);
+        let (a, b) = (product(self.r1cs.a())?, product(self.r1cs.b())?);
+        if self.r1cs.products_implied() {
+            let mut c = SecretVec::zeroed(grant, PROVERS, self.domain.size())?;
+            pool::for_each_chunk(&mut c, ROWS_PER_TASK, |first, c| {
+                for (i, c) in c.iter_mut().enumerate() {
+                    *c = a[first + i] * b[first + i];
+                }
+            });
+            return Ok(Evaluated { witness, a, b, c });
+        }
+        let c = product(self.r1cs.c())?;
         match first_difference(&a, &b, &c) {
             Some(constraint) => Err(ProveError::Unsatisfied { constraint }),
             None => Ok(Evaluated { witness, a, b, c }),

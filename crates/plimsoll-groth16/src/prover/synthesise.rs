@@ -8,7 +8,7 @@ use plimsoll::{Charged, Grant};
 
 use super::{ProveError, Prover};
 use crate::circuit::{Counts, WitnessCollector};
-use crate::footprint::{AUX, SCRATCH, SHELLS};
+use crate::footprint::{AUX, SCRATCH};
 use crate::secret::SecretVec;
 
 /// A circuit's values: the constant one, the public inputs and the private values.
@@ -47,10 +47,6 @@ impl Prover {
         }
         outcome.map_err(|source| ProveError::Synthesis { source })?;
         drop(scratch);
-        let mut public_inputs = grant.vec(SHELLS, r1cs.inputs() - 1)?;
-        match public_inputs.extend_from_slice(&assignment[1..r1cs.inputs()]) {
-            Ok(()) => Ok(Witness { assignment, public_inputs }),
-            Err(_) => unreachable!("the capacity is the number of public inputs"),
-        }
+        Witness::of(grant, assignment, r1cs.inputs())
     }
 }

@@ -10,6 +10,7 @@ use plimsoll::{Budget, Class, Job, Reservation, Space};
 use super::*;
 use crate::backend::{Cpu, CurveGroup, Reference, Transform};
 use crate::footprint::{AUX, PROVERS, SCRATCH, SHELLS};
+use crate::r1cs::{InputRows, Products, R1csBuilder, Side};
 use crate::setup::{ToxicWaste, generate_from};
 use crate::test_circuits::{Cubic, InputsOnly, Quirks, Random, Sha256Preimage, Squarings, TestCircuit, rng};
 use crate::{PreparedVerifyingKey, Proof, VerifyError, verify};
@@ -67,6 +68,56 @@ fn every_circuit_is_proved_within_its_profile() {
     for seed in 0..16 {
         check(&format!("random {seed}"), Random::small(seed));
     }
+}
+
+/// The steps after an assignment, in a ledger in which no second proof would fit.
+fn prove_assigned(prover: &Prover, inputs: &[Scalar], aux: &[Scalar]) -> Result<Proved, ProveError> {
+    let prover = prover.clone().with_synthesis_scratch(Bytes(0));
+    let ledger = tight_ledger(&prover, 1);
+    let mut job = ledger.submit(JobSpec::new("proof", prover.profile(1)))?;
+    let witness = prover.assign(&mut job.enter(0).wait()?, |to_inputs, to_aux| {
+        to_inputs.copy_from_slice(inputs);
+        to_aux.copy_from_slice(aux);
+        Ok(())
+    })?;
+    let evaluated = prover.evaluate(&mut job.enter(1).wait()?, witness)?;
+    let quotient = prover.quotient(&mut job.enter(2).wait()?, evaluated)?;
+    let committed = prover.commit(&mut job.enter(3).wait()?, quotient)?;
+    let openings = prover.b_g2(&mut job.enter(4).wait()?, committed)?;
+    Ok(prover.assemble(openings, blinding()))
+}
+
+#[test]
+fn values_from_elsewhere_and_implied_products_make_the_same_proof() {
+    let x = Scalar::from(7);
+    let circuit = Cubic(Some(x));
+    let prover = prover(circuit.clone());
+    let expected = prover.prove(&Ledger::unlimited(), circuit.clone(), blinding()).expect("proof");
+    let (inputs, aux) = (circuit.public_inputs(), [x, x.square(), x.square() * x]);
+    assert_eq!(prove_assigned(&prover, &inputs, &aux).expect("proof"), expected);
+
+    // The same matrices without C, as snarkjs's keys have them.
+    let shape = prover.r1cs();
+    let mut builder = R1csBuilder::new(shape.inputs(), shape.aux(), shape.constraints()).expect("sizes");
+    for (side, matrix) in [(Side::A, shape.a()), (Side::B, shape.b())] {
+        for row in 0..shape.constraints() {
+            let (columns, coefficients) = matrix.row(row);
+            for (column, coefficient) in columns.iter().zip(coefficients) {
+                let coefficient = &shape.coefficients()[*coefficient as usize];
+                builder.push(side, row, *column as usize, coefficient).expect("an entry");
+            }
+        }
+    }
+    let implied = builder.finish(InputRows::Given, Products::Implied).expect("shape");
+    let implied = Prover::new(Arc::new(implied), prover.key().clone(), Arc::new(Cpu::new())).expect("the key fits");
+    assert_eq!(prove_assigned(&implied, &inputs, &aux).expect("proof"), expected);
+
+    // A wrong value is found before the proof with C, and by the verifier alone without it.
+    let wrong = [x, x.square() + Scalar::ONE, x.square() * x];
+    let refused = prove_assigned(&prover, &inputs, &wrong);
+    assert!(matches!(refused, Err(ProveError::Unsatisfied { constraint: 0 })), "{refused:?}");
+    let forged = prove_assigned(&implied, &inputs, &wrong).expect("a proof that nobody accepts");
+    assert_eq!(verify_with(&implied, &forged), Err(VerifyError::InvalidProof));
 }
 
 #[test]

@@ -86,6 +86,12 @@ impl Density {
         self.total()
     }
 
+    /// What a set of `len` variables occupies.
+    pub(crate) fn bytes_for(len: usize) -> u64 {
+        let words = len.div_ceil(64);
+        (words * size_of::<u64>() + (words.div_ceil(BLOCK_WORDS) + 1) * size_of::<u32>()) as u64
+    }
+
     /// What the set occupies.
     pub fn resident_bytes(&self) -> u64 {
         (self.words.capacity() * size_of::<u64>() + self.ranks.capacity() * size_of::<u32>()) as u64

@@ -1,13 +1,15 @@
 //! A sparse matrix, compressed by rows, with dictionary-coded coefficients.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 use blstrs::Scalar;
 use ff::Field;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use sha2::{Digest, Sha256};
 
 /// The entries of one of the three matrices. A row's entries are `columns[start..end]` and the coefficient indices beside them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Matrix {
     row_ends: Vec<u32>,
     columns: Vec<u32>,
@@ -15,6 +17,19 @@ pub struct Matrix {
 }
 
 impl Matrix {
+    pub(super) fn new(row_ends: Vec<u32>, columns: Vec<u32>, coefficients: Vec<u32>) -> Self {
+        Self { row_ends, columns, coefficients }
+    }
+
+    /// Appends a row of columns with the indices of their coefficients.
+    pub(super) fn push_row(&mut self, entries: &[(u32, u32)]) {
+        for &(column, coefficient) in entries {
+            self.columns.push(column);
+            self.coefficients.push(coefficient);
+        }
+        self.row_ends.push(self.columns.len() as u32);
+    }
+
     /// The columns of a row and, beside them, the indices of their coefficients in the dictionary.
     ///
     /// # Panics
@@ -56,27 +71,70 @@ impl Matrix {
     }
 }
 
+/// The coefficients that occur, each once, under the index that entries refer to. The table holds indices alone, so that a file
+/// whose coefficients all differ costs little more than their values.
+#[derive(Debug)]
+pub(crate) struct Dictionary {
+    values: Vec<Scalar>,
+    indices: HashTable<u32>,
+    /// Of a key of its own, so that a hostile file cannot make all values collide.
+    hasher: RandomState,
+}
+
+impl Dictionary {
+    /// The index of 1, whose product is an addition.
+    pub(crate) const ONE: u32 = 0;
+    /// The index of −1, whose product is a subtraction.
+    pub(crate) const MINUS_ONE: u32 = 1;
+    /// What a value takes at most: its place and the table's, when both have just grown to twice their size.
+    pub(super) const BYTES_PER_VALUE: u64 = 3 * 32 + 2 * 2 * 5;
+
+    pub(crate) fn new() -> Self {
+        let mut dictionary = Self { values: Vec::new(), indices: HashTable::new(), hasher: RandomState::new() };
+        dictionary.index_of(&Scalar::ONE);
+        dictionary.index_of(&-Scalar::ONE);
+        dictionary
+    }
+
+    /// Where a coefficient is, or is put. There are fewer than entries, whose number fits.
+    pub(crate) fn index_of(&mut self, coefficient: &Scalar) -> u32 {
+        if self.values.first() == Some(coefficient) {
+            return Self::ONE;
+        }
+        let (values, hasher) = (&mut self.values, &self.hasher);
+        let hash = |value: &Scalar| hasher.hash_one(value.to_bytes_le());
+        let same = |index: &u32| values[*index as usize] == *coefficient;
+        match self.indices.entry(hash(coefficient), same, |index| hash(&values[*index as usize])) {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => {
+                let index = values.len() as u32;
+                entry.insert(index);
+                values.push(*coefficient);
+                index
+            }
+        }
+    }
+
+    pub(crate) fn finish(self) -> Vec<Scalar> {
+        let mut values = self.values;
+        values.shrink_to_fit();
+        values
+    }
+}
+
 /// The three matrices while the circuit is being synthesised. How many inputs there will be is known only at the end, so
 /// private variables are marked by the highest bit until then.
 pub(crate) struct MatrixBuilder {
     matrices: [Matrix; 3],
-    dictionary: Vec<Scalar>,
-    index_of: HashMap<[u8; 32], u32>,
+    dictionary: Dictionary,
 }
 
 impl MatrixBuilder {
-    /// The dictionary's index of 1, whose product is an addition.
-    pub(crate) const ONE: u32 = 0;
-    /// The dictionary's index of −1, whose product is a subtraction.
-    pub(crate) const MINUS_ONE: u32 = 1;
     /// Marks a private variable's index.
     pub(crate) const AUX: u32 = 1 << 31;
 
     pub(crate) fn new() -> Self {
-        let empty = || Matrix { row_ends: Vec::new(), columns: Vec::new(), coefficients: Vec::new() };
-        let dictionary = vec![Scalar::ONE, -Scalar::ONE];
-        let index_of = dictionary.iter().zip(0..).map(|(value, index)| (value.to_bytes_le(), index)).collect();
-        Self { matrices: [empty(), empty(), empty()], dictionary, index_of }
+        Self { matrices: Default::default(), dictionary: Dictionary::new() }
     }
 
     /// Appends an entry to the unfinished row of a matrix (0 for A, 1 for B, 2 for C). Zeros are left out.
@@ -84,15 +142,7 @@ impl MatrixBuilder {
         if coefficient.is_zero_vartime() {
             return;
         }
-        let index = if *coefficient == Scalar::ONE {
-            Self::ONE
-        } else {
-            let dictionary = &mut self.dictionary;
-            *self.index_of.entry(coefficient.to_bytes_le()).or_insert_with(|| {
-                dictionary.push(*coefficient);
-                (dictionary.len() - 1) as u32
-            })
-        };
+        let index = self.dictionary.index_of(coefficient);
         self.matrices[matrix].columns.push(column);
         self.matrices[matrix].coefficients.push(index);
     }
@@ -117,8 +167,6 @@ impl MatrixBuilder {
             matrix.columns.shrink_to_fit();
             matrix.coefficients.shrink_to_fit();
         }
-        let mut dictionary = self.dictionary;
-        dictionary.shrink_to_fit();
-        (matrices, dictionary)
+        (matrices, self.dictionary.finish())
     }
 }

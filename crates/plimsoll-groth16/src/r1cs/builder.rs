@@ -1,0 +1,180 @@
+//! Shapes from single entries: for constraint systems that are read from files instead of synthesised.
+//!
+//! Entries come in any order, as files have them. In the usual one, row by row, nothing is moved; otherwise each matrix is put in
+//! order by counting. Repeated entries of a place add up, as they would in a sum.
+//!
+//! What a builder holds is 12 bytes an entry and, while it finishes, the finished matrices beside that:
+//! [`R1csBuilder::bytes_for`] says so beforehand.
+
+use blstrs::Scalar;
+use ff::Field;
+
+use super::matrix::{Dictionary, Matrix};
+use super::{Density, R1cs, ShapeError};
+use crate::domain::Domain;
+
+/// One of the three matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The left factors.
+    A,
+    /// The right factors.
+    B,
+    /// The products.
+    C,
+}
+
+/// Where the constraints x · 0 = 0 are, which keep the inputs' polynomials independent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputRows {
+    /// One for each input is to be added behind the given rows: circom's `.r1cs`, matrices of arkworks.
+    Append,
+    /// They are among the entries: snarkjs's `.zkey`. Rows after the last entry are left out.
+    Given,
+}
+
+/// What is known of the products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Products {
+    /// The entries of C were given.
+    Matrix,
+    /// There is no C: every product is that of its factors (snarkjs's `.zkey`). Nobody can tell then whether a witness satisfies
+    /// the constraints, until its proof is verified.
+    Implied,
+}
+
+/// Collects the entries of a shape whose sizes are known.
+#[derive(Debug)]
+pub struct R1csBuilder {
+    inputs: usize,
+    aux: usize,
+    rows: usize,
+    dictionary: Dictionary,
+    sides: [Entries; 3],
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    rows: Vec<u32>,
+    columns: Vec<u32>,
+    coefficients: Vec<u32>,
+    /// One more than the largest row, and whether rows came in order.
+    row_end: usize,
+    disordered: bool,
+}
+
+impl R1csBuilder {
+    /// A builder for `inputs` public inputs (the constant one included, so at least 1), `aux` private variables and at most
+    /// `rows` constraints.
+    ///
+    /// # Errors
+    /// More variables than a 32-bit index can name; more constraints than the field has a domain for. Nothing is allocated yet.
+    pub fn new(inputs: usize, aux: usize, rows: usize) -> Result<Self, ShapeError> {
+        if inputs.checked_add(aux).is_none_or(|variables| variables > u32::MAX as usize) || inputs == 0 {
+            return Err(ShapeError::TooLarge { what: "variables" });
+        }
+        Domain::new(rows.saturating_add(inputs))?;
+        Ok(Self { inputs, aux, rows, dictionary: Dictionary::new(), sides: Default::default() })
+    }
+
+    /// What building takes at most, the result included, for `entries` entries in all that room was made for
+    /// ([`R1csBuilder::reserve`]), with at most `coefficients` different ones (the number of entries, if nothing is known).
+    pub fn bytes_for(inputs: usize, aux: usize, rows: usize, entries: usize, coefficients: usize) -> u64 {
+        let words = (12 + 8) * (entries + inputs) as u64 + 4 * 4 * (rows + inputs) as u64;
+        words + Density::bytes_for(inputs + aux) * 2 + Dictionary::BYTES_PER_VALUE * (coefficients as u64 + 8)
+    }
+
+    /// Makes room for so many entries of a matrix, so that none is moved.
+    pub fn reserve(&mut self, side: Side, entries: usize) {
+        let entries = if side == Side::A { entries + self.inputs } else { entries };
+        let side = &mut self.sides[side as usize];
+        for words in [&mut side.rows, &mut side.columns, &mut side.coefficients] {
+            words.reserve_exact(entries);
+        }
+    }
+
+    /// Adds an entry: the coefficient of variable `column` (inputs first, the constant one foremost) in constraint `row`. Zeros
+    /// are left out.
+    ///
+    /// # Errors
+    /// [`ShapeError::UnknownVariable`], [`ShapeError::UnknownRow`], [`ShapeError::TooLarge`].
+    pub fn push(&mut self, side: Side, row: usize, column: usize, coefficient: &Scalar) -> Result<(), ShapeError> {
+        if row >= self.rows {
+            return Err(ShapeError::UnknownRow { row, rows: self.rows });
+        }
+        if column >= self.inputs + self.aux {
+            return Err(ShapeError::UnknownVariable { constraint: row });
+        }
+        if coefficient.is_zero_vartime() {
+            return Ok(());
+        }
+        let entries = &mut self.sides[side as usize];
+        // A row ends where the next one starts, which 32 bits must hold; the rows for the inputs bring an entry each.
+        if entries.rows.len() + self.inputs >= u32::MAX as usize {
+            return Err(ShapeError::TooLarge { what: "entries in a matrix" });
+        }
+        entries.disordered |= row + 1 < entries.row_end;
+        entries.row_end = entries.row_end.max(row + 1);
+        entries.rows.push(row as u32);
+        entries.columns.push(column as u32);
+        entries.coefficients.push(self.dictionary.index_of(coefficient));
+        Ok(())
+    }
+
+    /// The shape.
+    ///
+    /// # Errors
+    /// [`ShapeError::Domain`] if there are too many constraints.
+    pub fn finish(self, input_rows: InputRows, products: Products) -> Result<R1cs, ShapeError> {
+        let Self { inputs, aux, rows, dictionary, sides } = self;
+        let given = match input_rows {
+            InputRows::Append => rows,
+            InputRows::Given => sides.iter().map(|side| side.row_end).max().unwrap_or(0),
+        };
+        let appended = if input_rows == InputRows::Append { inputs } else { 0 };
+        let domain = Domain::new(given + appended)?;
+        let [mut a, mut b, mut c] = sides.map(|side| side.into_matrix(given, appended));
+        for input in 0..appended {
+            a.push_row(&[(input as u32, Dictionary::ONE)]);
+            b.push_row(&[]);
+            c.push_row(&[]);
+        }
+        let implied = products == Products::Implied;
+        if implied {
+            c = Matrix::default();
+        }
+        Ok(R1cs::from_parts(inputs, aux, domain, dictionary.finish(), [a, b, c], implied))
+    }
+}
+
+impl Entries {
+    /// The matrix, with room for the rows that are to be appended.
+    fn into_matrix(self, rows: usize, appended: usize) -> Matrix {
+        let mut ends = Vec::with_capacity(rows + appended);
+        ends.resize(rows, 0_u32);
+        for &row in &self.rows {
+            ends[row as usize] += 1;
+        }
+        let mut end = 0;
+        for count in &mut ends {
+            end += *count;
+            *count = end;
+        }
+        if !self.disordered {
+            return Matrix::new(ends, self.columns, self.coefficients);
+        }
+        // From the last entry to the first, each goes to the last free place of its row: entries of a row stay in order.
+        let mut next = ends.clone();
+        let (mut columns, mut coefficients) = (vec![0; self.columns.len()], vec![0; self.columns.len()]);
+        for i in (0..self.rows.len()).rev() {
+            let place = &mut next[self.rows[i] as usize];
+            *place -= 1;
+            columns[*place as usize] = self.columns[i];
+            coefficients[*place as usize] = self.coefficients[i];
+        }
+        Matrix::new(ends, columns, coefficients)
+    }
+}
+
+#[cfg(test)]
+mod tests;
