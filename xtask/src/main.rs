@@ -2,6 +2,7 @@
 
 mod ci;
 mod deny;
+mod features;
 mod fuzz;
 mod gpu;
 mod lint;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::{sh, tools};
+use crate::{features, sh, tools};
 
 /// Arguments of the task.
 #[derive(clap::Args)]
@@ -12,17 +12,16 @@ pub(crate) struct Args {
     pub(crate) rest: Vec<String>,
 }
 
-/// Runs every test of the workspace, then the examples in the documentation.
+/// Runs every test of the workspace, with the light features that are off by default, then the examples in the documentation.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let features = features::light()?;
     if let Some(nextest) = tools::find("cargo-nextest") {
         let mut command = std::process::Command::new(nextest);
-        command.args(["nextest", "run", "--workspace"]).args(&args.rest);
+        command.args(["nextest", "run", "--workspace", "--features", &features]).args(&args.rest);
         sh::run(&mut command)?;
     } else {
         eprintln!("note: cargo-nextest is not installed (`cargo xtask tools` does it); using cargo test");
-        sh::run(sh::cargo("test --workspace --lib --bins --tests").args(&args.rest))?;
+        sh::run(sh::cargo("test --workspace --lib --bins --tests --features").arg(&features).args(&args.rest))?;
     }
-    sh::run(&mut sh::cargo("test --workspace --doc --quiet"))?;
-    // What is behind features that are off in the workspace's own build.
-    sh::run(&mut sh::cargo("test -p plimsoll -p plimsoll-tower --all-features --quiet"))
+    sh::run(sh::cargo("test --workspace --doc --quiet --features").arg(&features))
 }
