@@ -32,6 +32,7 @@ mod reserve;
 mod residency;
 mod shell;
 mod stall;
+mod steer;
 #[cfg(feature = "tokio")]
 mod timeout;
 mod used;
@@ -57,6 +58,8 @@ use self::shell::Inner;
 use self::snapshot::Snapshot;
 pub use self::stall::Stall;
 use self::state::{AccountId, Kind};
+pub use self::steer::EvictError;
+pub(crate) use self::steer::Steered;
 use crate::observe::Observer;
 use crate::sync::Arc;
 use crate::{Budget, Bytes, Class, Slots, Space};

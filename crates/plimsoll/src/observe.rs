@@ -171,6 +171,10 @@ pub enum What {
     },
     /// Nothing new is admitted from now on.
     Closed,
+    /// Admission is paused from outside: what is new waits.
+    Paused,
+    /// It is no longer.
+    Resumed,
     /// A residency is to be loaded: its bytes are held from here on.
     LoadStarted,
     /// A residency is there.
@@ -208,6 +212,8 @@ impl What {
             What::Reaping { .. } => "reaping",
             What::Reaped { .. } => "reaped",
             What::Closed => "closed",
+            What::Paused => "paused",
+            What::Resumed => "resumed",
             What::LoadStarted => "load_started",
             What::Loaded => "loaded",
             What::LoadFailed => "load_failed",

@@ -195,6 +195,12 @@ where
         self.line.landing.cancel_all();
     }
 
+    /// Cancels the jobs of this name that are under way, as [`Ticket::cancel`] does; returns how many there were.
+    /// [`Ledger::cancel`] does so for all pipelines of a ledger.
+    pub fn cancel(&self, job: &str) -> usize {
+        self.line.landing.cancel(job)
+    }
+
     /// Blocks until no job is under way: their tickets have been answered, and no thread is at any of them. Not for use on a
     /// worker of the pool, nor by a thread that has one of the jobs in hand.
     pub fn drain(&self) {

@@ -128,6 +128,8 @@ pub enum Reason {
     Order,
     /// It waits for its turn.
     Queued,
+    /// Admission is paused from outside.
+    Paused,
     /// It waits for a residency that it needs.
     Loading {
         /// The residency.
@@ -170,6 +172,7 @@ impl fmt::Display for Shortage {
             Reason::Unsafe => write!(f, "fits, but would keep jobs in flight from finishing"),
             Reason::Order => write!(f, "fits, but would pass a request that was passed as often as the budget allows"),
             Reason::Queued => write!(f, "waits for its turn"),
+            Reason::Paused => write!(f, "is not admitted while admission is paused; resume it"),
             Reason::Loading { residency, loader: Some(loader) } => {
                 write!(f, "waits for {residency:?}, which {loader:?} loads")
             }

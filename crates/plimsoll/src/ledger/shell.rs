@@ -17,7 +17,7 @@ mod seats;
 mod short;
 
 use std::panic::Location;
-use std::sync::Arc as StdArc;
+use std::sync::{Arc as StdArc, Weak as StdWeak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,7 @@ use super::outbox::Outbox;
 use super::reaper::{Corpse, Graves};
 use super::snapshot::Snapshot;
 use super::state::{Granted, LedgerState, Outcome, OwnerId};
+use super::steer::{Steered, Steereds};
 use crate::observe::{Observer, What};
 use crate::sync::{self, Arc, Condvar, Mutex, MutexGuard};
 use crate::{Budget, Bytes, Space};
@@ -49,6 +50,8 @@ pub(super) struct Inner {
     clock: Clock,
     /// Reservations that are out as numbers.
     pub(super) handles: Handles,
+    /// Pipelines whose jobs can be cancelled by name.
+    steered: Mutex<Steereds>,
 }
 
 #[derive(Debug)]
@@ -91,7 +94,18 @@ impl Inner {
             graves: Graves::default(),
         };
         let (shell, quiet, cells, busy) = (Mutex::new(shell), Condvar::new(), Cells::new(), Busy::default());
-        Inner { shell, quiet, cells, busy, clock: Clock::new(), handles: Handles::new() }
+        let steered = Mutex::new(Steereds::new());
+        Inner { shell, quiet, cells, busy, clock: Clock::new(), handles: Handles::new(), steered }
+    }
+
+    pub(super) fn steer(&self, pipeline: StdWeak<dyn Steered>) {
+        let mut steered = sync::lock(&self.steered);
+        steered.retain(|other| other.strong_count() > 0);
+        steered.push(pipeline);
+    }
+
+    pub(super) fn steered(&self) -> Steereds {
+        sync::lock(&self.steered).clone()
     }
 
     /// Nanoseconds since the ledger was made.

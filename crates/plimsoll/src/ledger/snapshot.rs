@@ -44,6 +44,8 @@ pub struct Snapshot {
     pub retried: u64,
     /// How often a job began again.
     pub restarted: u64,
+    /// Admission is paused: what is new waits.
+    pub paused: bool,
 }
 
 impl Snapshot {

@@ -92,6 +92,7 @@ impl Stall {
                     write!(f, ": it waits for {residency:?}, of which the last one is not gone yet")
                 }
                 Reason::Order => write!(f, ": there is room, but others have waited for longer"),
+                Reason::Paused => write!(f, ": admission is paused"),
                 _ => write!(f, ": there is room, and it waits for its turn"),
             };
         };

@@ -37,6 +37,7 @@ mod line;
 mod loads;
 mod owner;
 mod owners;
+mod pause;
 mod queues;
 mod quick;
 mod record;
@@ -150,6 +151,8 @@ pub struct LedgerState {
     /// Something was retained that may keep a waiting admission from ever being served.
     recheck: bool,
     closed: bool,
+    /// Nothing new is admitted for now.
+    paused: bool,
     /// How often a job ended with more still held than its profile says that it leaves behind.
     outlived: u64,
     /// How often a reservation was grown beyond what its owner had declared.
@@ -185,6 +188,7 @@ impl LedgerState {
             changed_plan: false,
             recheck: false,
             closed: false,
+            paused: false,
             outlived: 0,
             overdrawn: 0,
             forced: 0,

@@ -24,7 +24,7 @@ use super::task::{Runtime, TaskCx};
 use super::trip::Value;
 use super::{AlternativesOf, BytesOf, Pipeline, ProfileOf};
 use crate::ledger::state::Kind;
-use crate::ledger::{JobSpec, Ledger, Load, Residency};
+use crate::ledger::{JobSpec, Ledger, Load, Residency, Steered};
 use crate::pool::{Pool, Tenant};
 use crate::sync::lock;
 use crate::{Budget, Bytes, Class, Profile};
@@ -459,6 +459,8 @@ where
         if !remote.move_in(tenant) {
             landing.close(true);
         }
+        let steered: Weak<dyn Steered> = Arc::downgrade(&(landing.clone() as Arc<dyn Steered>));
+        ledger.steer(steered);
         let ground = Ground { ledger, remote, observer, failures, learning, clock, landing };
         let mut line = lay(stages, clone_input, needs, paced, "", 0, &ground);
         *lock(&line.ids) = Ids::new(remember);

@@ -22,6 +22,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use super::trip::Trip;
+use crate::ledger::Steered;
 use crate::pool::{JobTag, Pass, Remote, Tenant};
 use crate::sync::{Condvar, Mutex, lock, thread_local, wait};
 
@@ -97,6 +98,17 @@ impl<E: Send + 'static> Landing<E> {
         }
     }
 
+    /// Cancels every job of this name; says how many there were.
+    pub(super) fn cancel(&self, name: &str) -> usize {
+        let _mark = Mark::leave(self);
+        let named = |list: &List<E>| -> Vec<_> {
+            list.under_way.values().filter(|(trip, _)| *trip.name == *name).map(|(trip, _)| trip.clone()).collect()
+        };
+        let named = named(&lock(&self.list));
+        named.iter().for_each(|trip| trip.cancel());
+        named.len()
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         lock(&self.list).under_way.len()
     }
@@ -130,6 +142,13 @@ impl<E: Send + 'static> Landing<E> {
     #[cfg(all(test, not(plimsoll_loom)))]
     pub(super) fn waiting(&self) -> usize {
         lock(&self.list).waiting
+    }
+}
+
+/// Somebody steers the ledger.
+impl<E: Send + 'static> Steered for Landing<E> {
+    fn cancel(&self, job: &str) -> usize {
+        Landing::cancel(self, job)
     }
 }
 

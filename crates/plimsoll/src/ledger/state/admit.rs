@@ -144,7 +144,7 @@ impl LedgerState {
     /// Grants an admission if it fits, is safe, and passes nobody who may not be passed, by the first plan by which all of
     /// this is so. Also says whether it was held back by the last of these alone.
     pub(super) fn try_admit(&mut self, id: OwnerId) -> (Option<Granted>, bool) {
-        if self.is_beside_alone(id) {
+        if self.paused && !mutant!("pause-holds-nothing-back") || self.is_beside_alone(id) {
             return (None, false);
         }
         let mut held_back = false;

@@ -44,6 +44,9 @@ impl LedgerState {
 
     /// Why the waiting request of `id` is not served.
     pub fn shortage(&mut self, id: OwnerId) -> Shortage {
+        if self.paused && !self.owners[id.0].goes_with_growth() {
+            return Shortage { who: self.owners[id.0].name.clone(), reason: Reason::Paused };
+        }
         if let Some(reason) = self.waits_for_residency(id) {
             return Shortage { who: self.owners[id.0].name.clone(), reason };
         }
@@ -129,6 +132,7 @@ impl LedgerState {
             forced: self.forced,
             retried: self.retried,
             restarted: self.restarted,
+            paused: self.paused,
             ..Snapshot::default()
         };
         for (index, component) in self.accounts.components.iter().enumerate() {

@@ -206,6 +206,7 @@ impl LedgerState {
         let lowered = || self.accounts.components.iter().any(|component| component.limit > component.target);
         !self.is_recording()
             && !self.recheck
+            && !self.paused
             && !self.has_residencies()
             && !self.accounts.any_lost()
             && !lowered()
