@@ -62,20 +62,31 @@ mod with_tracing {
 
     impl Subscriber for Lines {
         fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            metadata.target() == "plimsoll::ledger"
+            matches!(metadata.target(), "plimsoll::ledger" | "plimsoll::stage")
         }
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
+        fn new_span(&self, span: &Attributes<'_>) -> Id {
+            let mut line = Line(format!("new {}", span.metadata().name()));
+            span.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
             Id::from_u64(1)
         }
-        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record(&self, _: &Id, values: &Record<'_>) {
+            let mut line = Line("recorded".into());
+            values.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
+        }
         fn record_follows_from(&self, _: &Id, _: &Id) {}
         fn event(&self, event: &Event<'_>) {
             let mut line = Line(event.metadata().level().to_string());
             event.record(&mut line);
             self.0.lock().unwrap().push(line.0);
         }
-        fn enter(&self, _: &Id) {}
-        fn exit(&self, _: &Id) {}
+        fn enter(&self, _: &Id) {
+            self.0.lock().unwrap().push("entered".into());
+        }
+        fn exit(&self, _: &Id) {
+            self.0.lock().unwrap().push("left".into());
+        }
     }
 
     #[test]
@@ -95,6 +106,40 @@ mod with_tracing {
         );
         assert!(lines.iter().any(|line| line.ends_with("space=host memory limit=9")), "{lines:#?}");
         assert!(lines.last().unwrap().starts_with("DEBUG message=ended"));
+    }
+
+    #[test]
+    fn every_run_of_a_stage_is_a_span_with_what_it_waited_and_took() {
+        use plimsoll::pipeline::{Pacing, Pipeline};
+        use plimsoll::pool::{Pool, PoolConfig};
+
+        let lines = Lines::default();
+        let (ledger, seen) = (ledger(), lines.clone());
+        let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).unwrap();
+        let need = Demand::new().bytes(A, Bytes(6)).slots(THREADS, 1);
+        let pipeline = Pipeline::<(), (), String>::builder(&ledger, &pool, move |()| {
+            Profile::new().stage("make", need.clone(), Demand::new())
+        })
+        .stage("make", |_, ()| {
+            tracing::info!(target: "plimsoll::stage", "inside");
+            Ok(())
+        })
+        .pacing(Pacing::Unpaced)
+        .build()
+        .unwrap();
+        // The subscriber is the thread's, so the stage runs where it is set: on the only worker.
+        pool.install(|| std::mem::forget(tracing::subscriber::set_default(seen)));
+        pipeline.submit("job", ()).unwrap().wait().unwrap();
+        drop((pipeline, pool));
+        let lines = lines.0.lock().unwrap();
+        let stage = lines.iter().filter(|line| !line.contains("seq=")).cloned().collect::<Vec<_>>();
+        assert!(
+            stage[0].starts_with("new stage job=\"job\" stage=\"make\" place=\"worker\" bytes=6 wait_seconds="),
+            "{stage:?}"
+        );
+        assert_eq!(stage[1..4], ["entered", "INFO message=inside", "left"]);
+        assert!(stage[4].starts_with("recorded run_seconds="), "{stage:?}");
+        assert_eq!(stage.len(), 5);
     }
 }
 

@@ -50,11 +50,13 @@ mod again;
 mod loads;
 mod parts;
 mod run;
+mod span;
 mod urgency;
 
 use parts::Spreading;
 use run::Sailing;
 pub(super) use run::message_of;
+use span::StageSpan;
 use urgency::Urgency;
 
 /// What is handed from stage to stage, its type known to the builder.
@@ -115,6 +117,8 @@ struct Papers {
     /// Failures in this stage, and those after which the job began again.
     tries: Tries,
     starts: Tries,
+    /// Of the run of the stage that is under way.
+    span: StageSpan,
 }
 
 #[expect(clippy::large_enum_variant, reason = "it lives in the box of its luggage")]
@@ -164,7 +168,7 @@ impl<E: Send + 'static> Trip<E> {
     ) -> Arc<Self> {
         let spare = line.clone_input.map(|clone| Spare { value: clone(&value), bytes: Bytes::ZERO, paid: None });
         let (tries, starts) = Default::default();
-        let papers = Papers { job, stage: 0, since: Instant::now(), tries, starts };
+        let papers = Papers { job, stage: 0, since: Instant::now(), tries, starts, span: StageSpan::default() };
         Arc::new_cyclic(|this: &Weak<Self>| Self {
             name: options.name.clone(),
             tag: JobTag::fresh(),

@@ -31,7 +31,9 @@ impl<E: Send + 'static> Trip<E> {
         started: Instant,
         papers: Papers,
     ) -> Option<Box<Luggage<E>>> {
-        let split = catch_unwind(AssertUnwindSafe(|| (fan.split)(&mut self.cx(&mut grant, &papers), &mut input)));
+        let split = catch_unwind(AssertUnwindSafe(|| {
+            papers.span.within(|| (fan.split)(&mut self.cx(&mut grant, &papers), &mut input))
+        }));
         let outcome = match split {
             Ok(Ok((shared, parts))) => {
                 let spread = Spread { shared, parts: Some(parts), made: 0, gather: Gather::new(self.handle()) };
@@ -131,7 +133,7 @@ impl<E: Send + 'static> Trip<E> {
         if fan.order == FanIn::InOrder {
             made.sort_unstable_by_key(|(index, _)| *index);
         }
-        let join = || (fan.join)(&mut self.cx(&mut grant, &papers), shared, made);
+        let join = || papers.span.within(|| (fan.join)(&mut self.cx(&mut grant, &papers), shared, made));
         let outcome: Outcome<E> = catch_unwind(AssertUnwindSafe(join));
         self.conclude(Run { started, outcome, input: None, grant: Some(grant) }, papers)
     }
@@ -154,6 +156,7 @@ impl<E: Send + 'static> Trip<E> {
         let made = std::mem::take(&mut lock(&spread.gather.word).made);
         discard((spread, made));
         drop(grant);
+        papers.span.ended(started.elapsed());
         self.stage_ended(papers.stage, started.elapsed());
     }
 

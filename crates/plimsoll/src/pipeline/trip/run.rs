@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use super::span::StageSpan;
 use super::{Cargo, Driver, Luggage, Papers, Trip, Value, discard};
 use crate::ledger::Grant;
 use crate::observe::What;
@@ -46,7 +47,7 @@ impl<E: Send + 'static> Trip<E> {
         luggage: Box<Luggage<E>>,
         driver: &mut Driver<'_, '_>,
     ) -> Option<Box<Luggage<E>>> {
-        let Luggage { cargo, papers } = *luggage;
+        let Luggage { cargo, mut papers } = *luggage;
         match cargo {
             Cargo::Waiting(_) | Cargo::Resting(..) => unreachable!("a stage runs with its grant"),
             Cargo::Sailing(sailing) => self.poll_stage(sailing, papers, driver),
@@ -56,7 +57,7 @@ impl<E: Send + 'static> Trip<E> {
             },
             Cargo::Granted(value, mut grant) => {
                 let stage = &self.line.stages[papers.stage];
-                let started = self.begin(&papers);
+                let started = self.begin(&mut papers, &grant);
                 if papers.stage == 0 {
                     self.pay_for_spare(&mut grant);
                 }
@@ -66,7 +67,7 @@ impl<E: Send + 'static> Trip<E> {
                         let outcome = catch_unwind(AssertUnwindSafe(|| {
                             let stop = &*self.stop;
                             let mut cx = StageCx { grant: &mut grant, job: &self.name, stage: stage.name, stop };
-                            run(&mut cx, &mut input)
+                            papers.span.within(|| run(&mut cx, &mut input))
                         }));
                         self.conclude(Run { started, outcome, input, grant: Some(grant) }, papers)
                     }
@@ -74,7 +75,7 @@ impl<E: Send + 'static> Trip<E> {
                     Place::Task(_, start) => {
                         let (cx, grant) = TaskCx::new(self.name.clone(), stage.name, self.stop.clone(), grant);
                         // What makes the future is the stage's own code already.
-                        match catch_unwind(AssertUnwindSafe(|| start(cx, &mut input))) {
+                        match catch_unwind(AssertUnwindSafe(|| papers.span.within(|| start(cx, &mut input)))) {
                             Ok(future) => {
                                 let waker = Waker::noop().clone();
                                 let sailing = Sailing { future, input, grant, started, waker };
@@ -103,25 +104,29 @@ impl<E: Send + 'static> Trip<E> {
             sailing.waker = cx.waker().clone();
         }
         let mut cx = Context::from_waker(cx.waker());
-        let outcome = match catch_unwind(AssertUnwindSafe(|| sailing.future.as_mut().poll(&mut cx))) {
-            Ok(Poll::Pending) => {
-                let again = self.put_back(Box::new(Luggage { cargo: Cargo::Sailing(sailing), papers }));
-                **aboard = again.is_none();
-                return again;
-            }
-            Ok(Poll::Ready(result)) => Ok(result),
-            Err(panic) => Err(panic),
-        };
+        let outcome =
+            match catch_unwind(AssertUnwindSafe(|| papers.span.within(|| sailing.future.as_mut().poll(&mut cx)))) {
+                Ok(Poll::Pending) => {
+                    let again = self.put_back(Box::new(Luggage { cargo: Cargo::Sailing(sailing), papers }));
+                    **aboard = again.is_none();
+                    return again;
+                }
+                Ok(Poll::Ready(result)) => Ok(result),
+                Err(panic) => Err(panic),
+            };
         let Sailing { future, input, grant, started, .. } = sailing;
         // Before the grant: it may hold buffers that were paid from it.
         discard(future);
         self.conclude(Run { started, outcome, input, grant: grant.take() }, papers)
     }
 
-    fn begin(&self, papers: &Papers) -> Instant {
+    fn begin(&self, papers: &mut Papers, grant: &Grant) -> Instant {
         let stage = &self.line.stages[papers.stage];
         let started = Instant::now();
-        stage.meter.waited(started - papers.since);
+        let waited = started - papers.since;
+        stage.meter.waited(waited);
+        let peak = &papers.job.profiles()[grant.choice()].stages()[papers.stage].peak;
+        papers.span = StageSpan::new(&self.name, stage.name, stage.place.name(), peak, waited);
         if !self.begun.swap(true, Ordering::Relaxed) {
             self.line.job_began();
         }
@@ -149,6 +154,7 @@ impl<E: Send + 'static> Trip<E> {
             self.line.drifts.ran(index, declared, granted, grant, well);
         }
         let (index, ran) = (papers.stage, started.elapsed());
+        papers.span.ended(ran);
         let ended = || self.stage_ended(index, ran);
         let error = match outcome {
             Ok(Ok(value)) => {
@@ -221,7 +227,8 @@ impl<E: Send + 'static> Trip<E> {
         self.stage.store(next, Ordering::Relaxed);
         let Papers { job, starts, .. } = papers;
         let job = self.line.hand_over(job);
-        let papers = Papers { job, stage: next, since: Instant::now(), tries: Tries::default(), starts };
+        let (since, tries, span) = (Instant::now(), Tries::default(), StageSpan::default());
+        let papers = Papers { job, stage: next, since, tries, starts, span };
         Some(Box::new(Luggage { cargo: Cargo::Waiting(value), papers }))
     }
 }
