@@ -64,6 +64,7 @@ mod cx;
 mod driver;
 mod error;
 mod lanes;
+pub mod preference;
 mod running;
 mod set;
 pub mod simulate;

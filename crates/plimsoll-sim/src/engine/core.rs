@@ -46,8 +46,6 @@ pub(super) struct Job {
     pub(super) serial: u64,
     pub(super) stage: u16,
     pub(super) device: u16,
-    /// The device that was preferred when it was submitted.
-    pub(super) first: u16,
     /// When it first asked to start; when its stage was granted and began.
     pub(super) asked: u64,
     pub(super) granted: u64,
@@ -353,7 +351,6 @@ impl<'a> Core<'a> {
             serial: stream.serial,
             stage: 0,
             device: 0,
-            first: 0,
             asked: self.now,
             granted: self.now,
             began: self.now,

@@ -1,5 +1,6 @@
 //! Plimsoll's own admission: the shipped state machine and the shipped pacer, driven as the pipeline drives them.
 
+use plimsoll::device::preference::{self, Candidate};
 use plimsoll::ledger::state::{AccountId, Kind, LedgerState, Order, Outcome, OwnerId, ResidencyId, Resident};
 use plimsoll::ledger::{JobSpec, Need};
 use plimsoll::observe::What;
@@ -20,8 +21,10 @@ struct Line {
     paced: bool,
     class: WorkClass,
     told: Vec<u64>,
-    /// As it is submitted, with each device preferred in turn.
-    specs: Vec<JobSpec>,
+    /// As it is submitted, to the first device.
+    spec: JobSpec,
+    /// What it declares for each device.
+    tied: Vec<Profile>,
     /// By stage and device: bytes that come back when the stage ends.
     gone: Vec<Vec<Vec<(Class, Bytes)>>>,
     /// The same of what is left then.
@@ -46,8 +49,13 @@ pub(crate) struct Ours<'t> {
     job_of: Vec<u32>,
     owner_of: Vec<OwnerId>,
     out: Vec<Outcome>,
-    /// How many jobs each device was given.
-    given: Vec<u64>,
+    /// How many stages each device was given.
+    given: Vec<usize>,
+    /// How often a device was chosen.
+    turn: usize,
+    /// By job: the devices in the order in which it was submitted with them.
+    preferred: Vec<Vec<u16>>,
+    candidates: Vec<Candidate>,
     trouble: Option<&'t mut Trouble>,
 }
 
@@ -139,7 +147,8 @@ impl<'t> Ours<'t> {
             .collect::<Result<_, String>>()?;
         let given = vec![0; usize::from(workload.machine.devices).max(1)];
         let (job_of, owner_of, out) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Ours { state, lines, stores, job_of, owner_of, out, given, trouble: None })
+        let (turn, preferred, candidates) = (0, Vec::new(), Vec::new());
+        Ok(Ours { state, lines, stores, job_of, owner_of, out, given, turn, preferred, candidates, trouble: None })
     }
 
     pub(super) fn with_trouble(mut self, core: &mut Core<'_>, trouble: &'t mut Trouble) -> Ours<'t> {
@@ -233,10 +242,8 @@ impl<'t> Ours<'t> {
             }
             Site::Lane | Site::Device => {
                 // Where several devices have a profile each, the ledger says which one it is.
-                let (state, now) = (&self.state, core.jobs[job as usize]);
-                let specs = self.lines[usize::from(now.circuit)].specs.len();
-                let device = ((usize::from(now.first) + state.choice(id)) % specs) as u16;
-                self.given[usize::from(device)] += u64::from(core.stage(job).on == Site::Device);
+                let device = self.preferred[job as usize].get(self.state.choice(id)).copied().unwrap_or(0);
+                self.given[usize::from(device)] += usize::from(core.stage(job).on == Site::Device);
                 core.jobs[job as usize].device = device;
                 core.begin(job);
                 self.state.note_of_job(id, What::Began { place: "carrier" });
@@ -273,11 +280,36 @@ impl<'t> Ours<'t> {
         }
     }
 
+    /// Which devices a job that is to be submitted prefers, by production's rule; none where it needs none of several. Whatever a
+    /// job needs in host memory is resident for all of them alike.
+    fn prefer(&mut self, circuit: usize, job: usize) {
+        if self.preferred.len() <= job {
+            self.preferred.resize(job + 1, Vec::new());
+        }
+        let preferred = &mut self.preferred[job];
+        preferred.clear();
+        let devices = self.lines[circuit].tied.len();
+        if devices > 1 {
+            self.candidates.clear();
+            let well = self.given[..devices].iter().enumerate();
+            let candidate =
+                |(number, &begun): (usize, &usize)| Candidate { number: number as u16, is_resident: true, begun };
+            self.candidates.extend(well.map(candidate));
+            preference::order(self.turn, &mut self.candidates);
+            self.turn += 1;
+            preferred.extend(self.candidates.iter().map(|candidate| candidate.number));
+        }
+    }
+
     fn submit(&mut self, core: &mut Core<'_>, job: u32) {
         let circuit = usize::from(core.jobs[job as usize].circuit);
+        self.prefer(circuit, job as usize);
         let line = &mut self.lines[circuit];
-        let first = (0..self.given.len()).min_by_key(|device| self.given[*device]).expect("one at least");
-        let mut spec = line.specs[first.min(line.specs.len() - 1)].clone();
+        let mut spec = line.spec.clone();
+        if let [first, others @ ..] = &self.preferred[job as usize][..] {
+            spec.profile = line.tied[usize::from(*first)].clone();
+            spec.alternatives = others.iter().map(|other| line.tied[usize::from(*other)].clone()).collect();
+        }
         if core.recorder.is_some() {
             spec.name = core.name(job);
         }
@@ -290,8 +322,7 @@ impl<'t> Ours<'t> {
                 }
             }
         }
-        let now = &mut core.jobs[job as usize];
-        (now.first, now.device) = (first as u16, first as u16);
+        core.jobs[job as usize].device = self.preferred[job as usize].first().copied().unwrap_or(0);
         match self.state.submit(line.account, spec) {
             Ok(id) => {
                 if self.job_of.len() <= id.index() {
@@ -359,13 +390,9 @@ impl Line {
         let own = own.fold(pacer.budget(), |budget, (slots, count)| budget.slots(slots, count));
         let account = state.open_child(AccountId::ROOT, plan.circuit.name.clone(), &own);
         let tied: Vec<Profile> = profiles.iter().map(|profile| pacer.tie(profile)).collect();
-        let spec = |first: usize| {
-            let mut spec = JobSpec::new(&plan.circuit.name, tied[first].clone()).priority(plan.circuit.priority);
-            spec.urgent = plan.circuit.urgent;
-            spec.alternatives = (1..tied.len()).map(|n| tied[(first + n) % tied.len()].clone()).collect();
-            spec.needs = plan.circuit.needs.iter().map(|need| Need::from(stores[*need].id)).collect();
-            spec
-        };
+        let mut spec = JobSpec::new(&plan.circuit.name, tied[0].clone()).priority(plan.circuit.priority);
+        spec.urgent = plan.circuit.urgent;
+        spec.needs = plan.circuit.needs.iter().map(|need| Need::from(stores[*need].id)).collect();
         let of = |held: &[(Class, u64)], device: u16| -> Vec<(Class, Bytes)> {
             held.iter().map(|&(class, bytes)| (on_device(class, device), Bytes(bytes))).collect()
         };
@@ -389,7 +416,8 @@ impl Line {
             paced: pacing != Pacing::Unpaced,
             class,
             told: pacer.tokens().to_vec(),
-            specs: (0..tied.len()).map(spec).collect(),
+            spec,
+            tied,
             gone: plan.holdings.iter().map(gone).collect(),
             keep: plan.holdings.iter().map(|held| by_device(&held.keep)).collect(),
             pacer,

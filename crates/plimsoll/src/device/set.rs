@@ -5,6 +5,7 @@ use std::fmt;
 use super::driver::{Driver, DriverError};
 use super::error::{DeviceError, Loss, StageError};
 use super::lanes::{Seat, seated};
+use super::preference::{self, Candidate};
 use super::{Device, LaneCx, LeaseCx, cx};
 use crate::Profile;
 use crate::ledger::Grant;
@@ -75,17 +76,19 @@ impl<D: Driver> DeviceSet<D> {
     }
 
     /// The numbers of the devices that are well, in the order in which the next job should prefer them: first those where
-    /// what it needs is resident, then those that have run the fewest stages, in turn where they are equal.
+    /// what it needs is resident, then those that have run the fewest stages, in turn where they are equal
+    /// ([`preference::order`]).
     pub fn preferred(&self, is_resident: impl Fn(u16) -> bool) -> Vec<u16> {
         // Relaxed: who comes after whom does not matter.
         let turn = self.fleet.turn.fetch_add(1, Ordering::Relaxed);
-        let devices = &self.fleet.devices;
-        let well = (0..devices.len()).map(|at| &devices[(turn + at) % devices.len()]);
-        let mut numbers: Vec<u16> = well.filter(|device| device.loss().is_none()).map(Device::number).collect();
-        // A stable sort keeps the turn among equals.
-        let begun = |number| self.fleet.device(number).map_or(0, |device| device.crew.lanes.begun());
-        numbers.sort_by_cached_key(|&number| (!is_resident(number), begun(number)));
-        numbers
+        let well = self.fleet.devices.iter().filter(|device| device.loss().is_none());
+        let candidate = |device: &Device<D>| {
+            let number = device.number();
+            Candidate { number, is_resident: is_resident(number), begun: device.crew.lanes.begun() }
+        };
+        let mut candidates: Vec<Candidate> = well.map(candidate).collect();
+        preference::order(turn, &mut candidates);
+        candidates.iter().map(|candidate| candidate.number).collect()
     }
 
     /// One profile for each device that is well, as [`preferred`](DeviceSet::preferred): a job's alternatives. Should all be
