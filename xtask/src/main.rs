@@ -1,12 +1,15 @@
 //! Development tasks, one file per command: `cargo xtask <task>`.
 
 mod ci;
+mod cost;
 mod deny;
+mod diagnose;
 mod features;
 mod fuzz;
 mod gpu;
 mod lint;
 mod loom;
+mod metrics;
 mod miri;
 mod msrv;
 mod mutants;
@@ -52,10 +55,16 @@ enum Task {
     Gpu,
     /// Builds each mutant and checks that the suite catches it.
     Mutants(mutants::Args),
+    /// The dashboard and the alert rules: documented names, and what promtool says.
+    Metrics,
     /// miri on the code that uses `unsafe` (needs a nightly toolchain with miri).
     Miri,
     /// Licences, bans and sources of dependencies (cargo-deny), and unused dependencies (cargo-shear).
     Deny,
+    /// What it costs to be watched, and the peak under ten budgets.
+    Cost(cost::Args),
+    /// Programs with planted faults, as processes with real memory: is each verdict right?
+    Diagnose(diagnose::Args),
     /// The page that `plimsoll report` makes of a trace, in headless Chromium: no errors, and screenshots to look at.
     Page(page::Args),
     /// Packages every publishable crate and builds it from its package.
@@ -92,8 +101,11 @@ fn run() -> Result<()> {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Gpu => gpu::run(),
         Task::Mutants(args) => mutants::run(&args),
+        Task::Metrics => metrics::run(),
         Task::Miri => miri::run(),
         Task::Deny => deny::run(),
+        Task::Cost(args) => cost::run(&args),
+        Task::Diagnose(args) => diagnose::run(&args),
         Task::Page(args) => page::run(&args),
         Task::Package => package::run(),
         Task::Msrv => msrv::run(),
