@@ -2,6 +2,7 @@
 
 mod simulate;
 
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -39,6 +40,7 @@ const DOCTOR_EXAMPLES: &str = "\
 Examples:
   plimsoll doctor
   plimsoll doctor --memory 512MiB                would that be enough?
+  plimsoll doctor --backend cuda                 could a card be used?
   plimsoll doctor --json | jq .proving.works";
 
 const VERIFY_EXAMPLES: &str = "\
@@ -53,7 +55,8 @@ Examples:
   plimsoll report letter.jsonl                       writes letter.html
   plimsoll report letter.jsonl --output page.html --svg pictures
   plimsoll report letter.jsonl --perfetto letter.json     for https://ui.perfetto.dev
-  plimsoll report letter.jsonl --json | jq .diagnosis.verdict";
+  plimsoll report letter.jsonl --json | jq .diagnosis.verdict
+  plimsoll report ring                               what a killed run held, from `prove --record ring`";
 
 const TOP_EXAMPLES: &str = "\
 Examples:
@@ -64,7 +67,10 @@ const CTL_EXAMPLES: &str = "\
 Examples:
   plimsoll prove big.bin --socket /tmp/prover.sock
   plimsoll ctl /tmp/prover.sock snapshot | jq .snapshot.waiters
-  plimsoll ctl /tmp/prover.sock resize host 2GiB";
+  plimsoll ctl /tmp/prover.sock resize host 2GiB
+  plimsoll ctl /tmp/prover.sock pause            what is under way goes on; nothing new begins
+  plimsoll ctl /tmp/prover.sock cancel \"partition 7\"
+  plimsoll ctl /tmp/prover.sock ledger-profile held.pb.gz && go tool pprof -top held.pb.gz";
 
 /// The command line of `plimsoll`.
 #[derive(Debug, Parser)]
@@ -156,13 +162,27 @@ pub struct Prove {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
+    /// Write heap profiles to this folder: at each new high-water mark above half of the budget, and on alarms
+    ///
+    /// (The program must be built with the feature `heap-profiles` and started with _RJEM_MALLOC_CONF=prof:true.)
+    #[arg(long, value_name = "FOLDER")]
+    pub heap_profiles: Option<PathBuf>,
+
+    /// Serve metrics for Prometheus on this address of this machine, such as 127.0.0.1:9400
+    ///
+    /// Nobody else's machine can reach it. (The program must be built with the feature `prometheus`.)
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<SocketAddr>,
+
     /// Keep a flight recording in this file: the last minutes, readable even if the process is killed
     ///
     /// 16 MiB that are written over and over, with a snapshot when most was held.
     #[arg(long, value_name = "PATH")]
     pub record: Option<PathBuf>,
 
-    /// How often to look at what the process really holds, for --trace and --record, in milliseconds; 0 for never
+    /// How often to look at what the process really holds, in milliseconds; 0 for never
+    ///
+    /// It is written to --trace and --record, and the ledger gets less where the process holds more beside it than was kept for that.
     #[arg(long, value_name = "N", default_value_t = 250)]
     pub sample_ms: u32,
 
@@ -178,7 +198,7 @@ pub struct Prove {
 /// `plimsoll report`.
 #[derive(Args, Debug)]
 pub struct Report {
-    /// The trace: what `prove --trace` wrote, or the simulator
+    /// What `prove --trace` wrote, or `prove --record`, or the simulator
     pub trace: PathBuf,
 
     /// Where to write the page
@@ -230,6 +250,30 @@ pub enum CtlCommand {
         /// The limit, such as 2GiB
         bytes: Bytes,
     },
+    /// Begin nothing new; what is under way goes on to its end
+    Pause,
+    /// Begin new work again
+    Resume,
+    /// Drop a residency that no job uses; the next job that needs it loads it again
+    Evict {
+        /// Its name, as `snapshot` tells it
+        residency: String,
+    },
+    /// Cancel the jobs of this name
+    Cancel {
+        /// The name, as `snapshot` tells it
+        job: String,
+    },
+    /// Write a pprof profile of who holds what, by class, stage and job
+    LedgerProfile {
+        /// The file, which must not exist yet
+        path: PathBuf,
+    },
+    /// Write a profile of the heap (the process must be built with heap-profiles, and started with _RJEM_MALLOC_CONF=prof:true)
+    HeapProfile {
+        /// The file, which must not exist yet; one that ends in .svg becomes a flame graph, any other a pprof profile
+        path: PathBuf,
+    },
     /// Something that the program itself offers
     Do {
         /// The command
@@ -268,6 +312,10 @@ pub struct Doctor {
     /// The most memory that proving may take, such as 2GiB
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Bytes>,
+
+    /// What would compute: whether it can be had is part of the answer
+    #[arg(long, value_enum, value_name = "BACKEND", default_value_t)]
+    pub backend: BackendChoice,
 
     /// Threads that would compute
     #[arg(long, value_name = "N", value_parser = threads)]

@@ -35,7 +35,7 @@ impl Exit {
    4  bad input: missing, empty, unreadable, damaged
    5  out of budget: --memory is too small, or the machine's limit is
    6  output not written: no space, no permission
- 130  interrupted (SIGINT), 143 ended (SIGTERM)";
+ 130  interrupted (SIGINT, or a job cancelled over the socket), 143 ended (SIGTERM)";
 
     /// The process's exit code.
     pub fn code(self) -> u8 {

@@ -8,6 +8,7 @@
 //! | [`key_cache`], [`keys`] | proving keys between runs: loaded, or made again |
 //! | [`proving`] | the pipeline |
 //! | [`proof_file`], [`verify`] | the result, written and checked |
+//! | [`watch`], [`trace`], [`metrics`] | what is seen of a run |
 //! | [`commands`] | the commands, which put all this in order |
 
 use std::panic;
@@ -23,8 +24,10 @@ pub mod circuit;
 pub mod commands;
 pub mod console;
 pub mod exit;
+pub mod heap;
 pub mod key_cache;
 pub mod keys;
+pub mod metrics;
 pub mod progress;
 pub mod proof_file;
 pub mod proving;

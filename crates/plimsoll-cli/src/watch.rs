@@ -1,6 +1,7 @@
-//! Watching a run: what the process really holds is sampled, written into the trace and the flight recorder, and the ledger's
-//! limit is lowered where the process holds more beside the ledger than was kept for it.
+//! Watching a run: what the process really holds is sampled, written into the trace and the flight recorder, held against the
+//! ledger, and kept under the line: the ledger's limit is lowered where the process holds more beside it than was kept for that.
 
+use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,12 +10,11 @@ use std::time::Duration;
 use plimsoll::{Bytes, Ledger};
 use plimsoll_profile::reconcile::SlackKeeper;
 use plimsoll_profile::recorder::{FILE_BYTES, Recorder};
-use plimsoll_profile::sample::files::Root;
-use plimsoll_profile::sample::process::ProcessMemory;
-use plimsoll_profile::sample::{Reader, Sampler, allocator, holder_lines};
+use plimsoll_profile::sample::{Reader, holder_lines};
+use plimsoll_profile::watch::{Look, Watch, Watching};
 
-use crate::console;
 use crate::trace::Trace;
+use crate::{console, heap, metrics};
 
 /// The flight recorder's file.
 #[derive(Debug)]
@@ -50,42 +50,93 @@ impl Record {
 /// To look at every other process takes memory as well; below this line it is not done.
 const OTHERS_FROM: Bytes = Bytes(256 << 20);
 
-/// Starts to look every `period`; nothing is started if that is zero, or if nobody
-/// asked for a trace or a recording. The ledger's limit is never raised, and never lowered
-/// below `floor`. What cannot be started is a warning: the proof does not depend on it.
-pub fn watch(
-    ledger: &Ledger,
-    period: Duration,
-    line: Bytes,
-    floor: Bytes,
-    trace: Option<&Trace>,
-    record: Option<&Record>,
-) -> Option<Sampler> {
-    if period.is_zero() || (trace.is_none() && record.is_none()) {
-        return None;
-    }
-    let mut reader = Reader::new().with_line(line.0);
-    if line < OTHERS_FROM {
-        reader = reader.without_others();
-    }
-    let mut keeper = SlackKeeper::new(ledger, line, floor).lowering_only();
-    let allocator = allocator::detect();
-    let lines = trace.map(Trace::lines);
-    let recorder = record.map(|record| record.recorder.clone());
-    let root = Root::default();
-    let sink = move |sample: plimsoll_profile::sample::Sample, snapshot: &plimsoll::ledger::snapshot::Snapshot| {
-        keeper.follow(&sample, snapshot, allocator.as_deref(), || ProcessMemory::quick(&root));
-        if let Some(lines) = &lines {
-            lines.line(sample.json());
-            for line in holder_lines(snapshot) {
-                lines.line(line);
+/// What is watched, and who is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched<'a> {
+    /// How often; never if that is zero.
+    pub period: Duration,
+    /// The most that the process is to hold.
+    pub line: Bytes,
+    /// The ledger's limit is never lowered below this, and never raised.
+    pub floor: Bytes,
+    /// Is told what is seen.
+    pub trace: Option<&'a Trace>,
+    /// Likewise.
+    pub record: Option<&'a Record>,
+    /// Somebody may ask for the verdict while it runs.
+    pub with_verdict: bool,
+    /// Metrics are served.
+    pub with_metrics: bool,
+    /// Where heap profiles go.
+    pub heap_profiles: Option<&'a Path>,
+}
+
+impl Watched<'_> {
+    /// Starts. What cannot be started is a warning: the proof does not depend on it.
+    pub fn start(&self, ledger: &Ledger) -> Option<Watching> {
+        let &Watched { period, line, floor, trace, record, with_verdict, with_metrics, heap_profiles } = self;
+        if period.is_zero() {
+            return None;
+        }
+        let reader = Reader::new();
+        let reader = if line < OTHERS_FROM { reader.without_others() } else { reader };
+        let keeper = SlackKeeper::new(ledger, line, floor).lowering_only();
+        let lines = trace.map(Trace::lines);
+        let recorder = record.map(|record| record.recorder.clone());
+        let tell = move |look: &Look<'_>| {
+            if let Some(lines) = &lines {
+                lines.line(look.sample.json());
+                for line in holder_lines(look.snapshot) {
+                    lines.line(line);
+                }
             }
-        }
-        if let Some(recorder) = &recorder {
-            recorder.sample(&sample, snapshot);
-        }
-    };
-    Sampler::start(ledger, reader, period, sink)
-        .inspect_err(|error| console::warn(format!("the process is not watched: {error}")))
-        .ok()
+            if let Some(recorder) = &recorder {
+                recorder.sample(look.sample, look.snapshot);
+            }
+            if let Some((space, alarm)) = &look.alarm {
+                let words = format!("{space}: {alarm}");
+                let line = alarm_line(look.sample.time, &words);
+                if let Some(lines) = &lines {
+                    lines.line(&line);
+                }
+                if let Some(recorder) = &recorder {
+                    recorder.line(&line);
+                }
+                console::warn(format!("ledger and kernel differ. {words}\n{}", in_a_table(look)));
+            }
+        };
+        let watch = Watch::new(ledger).with_reader(reader).under(line).every(period).keeping(keeper).tell(tell);
+        let watch = match heap_profiles {
+            Some(folder) => watch.tell(heap::at_high_water(folder, Bytes(line.0 / 2))),
+            None => watch,
+        };
+        let watch = if with_metrics { watch.tell(metrics::watch) } else { watch };
+        let watch = if with_verdict { watch.with_verdict() } else { watch };
+        watch.start().inspect_err(|error| console::warn(format!("the process is not watched: {error}"))).ok()
+    }
+}
+
+/// The alarm as a line of a trace.
+fn alarm_line(time: u64, words: &str) -> String {
+    format!(r#"{{"time_ns":{time},"event":"alarm","text":{}}}"#, serde_json::Value::from(words))
+}
+
+fn in_a_table(look: &Look<'_>) -> String {
+    let mut text = String::new();
+    for table in look.tables {
+        let _ = writeln!(text, "{table}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_is_a_line_that_readers_of_traces_know() {
+        let trace = format!("{{\"schema\":\"{}\"}}\n{}\n", plimsoll::observe::SCHEMA, alarm_line(7, "host: \"odd\""));
+        let timeline = plimsoll_profile::Timeline::read(trace.as_bytes()).unwrap();
+        assert!(timeline.unknown.is_empty() && timeline.end_ns == 7);
+    }
 }

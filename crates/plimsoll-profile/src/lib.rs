@@ -6,16 +6,25 @@
 //! - [`diagnose`]: what is the matter, from events and samples.
 //! - [`live`]: a running process, seen and steered over a Unix socket.
 //! - [`perfetto`]: a trace for Perfetto and Chrome.
+//! - [`pprof`]: who holds what, for pprof.
+//! - `exporter` (feature `prometheus`): metrics on a loopback address.
+//! - `heap` (feature `heap-profiles`): who allocated what is in use.
 //! - `report` (feature of that name): a page to look at, and its pictures.
 //! - [`reconcile`]: ledger against kernel, a table that adds up; the share for slack, kept as measured.
+//! - [`watch`]: a run while it goes on: samples, the alarm on drift, the verdict so far.
 //! - [`recorder`]: the last minutes, readable after a crash.
 //! - `top` (feature of that name): a running process, in the terminal.
 //! - [`sample`]: what the kernel, the allocator and the drivers say that the process holds.
 
 pub mod diagnose;
+#[cfg(feature = "prometheus")]
+pub mod exporter;
+#[cfg(feature = "heap-profiles")]
+pub mod heap;
 #[cfg(unix)]
 pub mod live;
 pub mod perfetto;
+pub mod pprof;
 pub mod reconcile;
 pub mod recorder;
 #[cfg(feature = "report")]
@@ -25,5 +34,6 @@ pub mod timeline;
 #[cfg(all(unix, feature = "top"))]
 pub mod top;
 pub mod trace;
+pub mod watch;
 
 pub use self::timeline::Timeline;

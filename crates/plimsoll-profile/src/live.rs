@@ -10,13 +10,18 @@
 //! ```json
 //! {"plimsoll":1,"do":"resize","space":"host","bytes":1073741824}
 //! {"plimsoll":1,"ok":true}
-//! {"plimsoll":1,"ok":false,"error":"no command \"dance\"; there are: resize, snapshot"}
+//! {"plimsoll":1,"ok":false,"error":"no command \"dance\"; there are: cancel, resize, snapshot"}
 //! ```
 //!
 //! | command | fields | answer |
 //! |---|---|---|
-//! | `snapshot` | | `snapshot`: limits, classes, holders, waiters with reasons, residencies, as they are now |
+//! | `snapshot` | | `snapshot`: limits, classes, holders, waiters with reasons, residencies, as they are now; `process`: what the kernel says, reconciled; `verdict` |
 //! | `resize` | `space`, `bytes` | |
+//! | `pause`, `resume` | | `paused` |
+//! | `evict` | `residency` | `bytes`: what comes back when its memory is gone |
+//! | `cancel` | `job` | `cancelled`: how many jobs of this name the pipelines on the ledger had under way |
+//! | `ledger-profile` | `path` | `path`: a pprof profile of who holds what was written there |
+//! | `heap-profile` | `path` | `path`: a pprof profile of the heap was written there (needs jemalloc, built and started for it) |
 //! | what the program adds ([`Server::on`]) | any | any |
 //!
 //! # Who may
@@ -26,6 +31,7 @@
 //! [`REQUEST_BYTES_MAX`] long, comes within [`PATIENCE`], and at most [`CLIENTS_MAX`] are served at once.
 
 mod client;
+mod commands;
 mod picture;
 
 use std::collections::BTreeMap;
@@ -39,11 +45,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use plimsoll::{Bytes, Ledger, Space};
+use plimsoll::Ledger;
 use serde_json::{Value, json};
 
 pub use self::client::{CallError, Client};
 pub use self::picture::picture;
+use crate::watch::{Seen, Watch, Watching};
 
 /// The version of the protocol.
 pub const VERSION: u64 = 1;
@@ -60,6 +67,7 @@ type Command = Box<dyn Fn(&Value) -> Result<Value, String> + Send + Sync>;
 /// A socket that is about to be opened: which commands there are.
 pub struct Server {
     commands: BTreeMap<&'static str, Command>,
+    ledger: Ledger,
 }
 
 impl std::fmt::Debug for Server {
@@ -74,9 +82,12 @@ pub struct Serving {
     path: PathBuf,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// Looks at the process for as long as the socket is open.
+    watching: Option<Watching>,
 }
 
-/// Opens a socket at `path` on which the ledger is seen and steered, by its owner alone.
+/// Opens a socket at `path` on which the ledger is seen and steered, by its owner alone. The process is looked at four times a
+/// second for as long as it is open, and the ledger is observed, so that there is a verdict.
 ///
 /// ```no_run
 /// # let ledger = plimsoll::Ledger::unlimited();
@@ -90,17 +101,30 @@ pub struct Serving {
 ///
 /// When the socket cannot be made, or something else is there: another process's socket, or a file.
 pub fn serve(ledger: &Ledger, path: impl AsRef<Path>) -> io::Result<Serving> {
-    Server::new(ledger).serve(path)
+    let watching = Watch::new(ledger).with_verdict().start()?;
+    let mut serving = Server::new(ledger).watched(&watching.seen()).serve(path)?;
+    serving.watching = Some(watching);
+    Ok(serving)
 }
 
 impl Server {
     /// With the commands that every ledger has.
     pub fn new(ledger: &Ledger) -> Server {
-        let server = Server { commands: BTreeMap::new() };
-        let (shown, resized) = (ledger.clone(), ledger.clone());
-        server
-            .on("snapshot", move |_| Ok(json!({"snapshot": picture(&shown.snapshot())})))
-            .on("resize", move |request| resize(&resized, request))
+        let server = Server { commands: BTreeMap::new(), ledger: ledger.clone() };
+        commands::all(ledger).into_iter().fold(server, |mut server, (name, command)| {
+            server.commands.insert(name, command);
+            server
+        })
+    }
+
+    /// Answers `snapshot` with what is seen of the process as well, and the verdict.
+    #[must_use]
+    pub fn watched(self, seen: &Seen) -> Server {
+        let (ledger, seen) = (self.ledger.clone(), seen.clone());
+        self.on("snapshot", move |_| {
+            let verdict = seen.diagnosis();
+            Ok(json!({"snapshot": picture(&ledger.snapshot()), "process": seen.process(), "verdict": verdict}))
+        })
     }
 
     /// Adds a command, such as `cancel`, for what only the program can do. It is called on a thread of the socket's.
@@ -135,7 +159,7 @@ impl Server {
                 server.clone().welcome(stream, &clients);
             }
         })?;
-        Ok(Serving { path, stop, thread: Some(thread) })
+        Ok(Serving { path, stop, thread: Some(thread), watching: None })
     }
 
     fn welcome(self: Arc<Server>, mut stream: UnixStream, clients: &Arc<AtomicUsize>) {
@@ -206,19 +230,6 @@ fn answer(stream: &mut UnixStream, result: Result<Value, String>) -> io::Result<
     let mut text = value.to_string();
     text.push('\n');
     stream.write_all(text.as_bytes())
-}
-
-fn resize(ledger: &Ledger, request: &Value) -> Result<Value, String> {
-    let name = request["space"].as_str().ok_or("`space` is missing: host, pinned, device0, …")?;
-    let bytes = request["bytes"].as_u64().ok_or("`bytes` is missing: a whole number")?;
-    let space = match (name, name.strip_prefix("device").map(str::parse)) {
-        ("host", _) => Space::HOST,
-        ("pinned", _) => Space::PINNED,
-        (_, Some(Ok(number))) => Space::device(number),
-        _ => return Err(format!("no space {name:?}; there are host, pinned, device0, …")),
-    };
-    ledger.resize(space, Bytes(bytes)).map_err(|error| error.to_string())?;
-    Ok(json!({}))
 }
 
 /// Makes the socket where nobody else can reach it, and moves it to its place.

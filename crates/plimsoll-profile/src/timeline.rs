@@ -134,6 +134,8 @@ pub struct Holder {
     pub since_ns: u64,
     /// All its bytes.
     pub bytes: u64,
+    /// Where in the source it asked for them, where the trace says so.
+    pub place: Option<Arc<str>>,
     /// Its bytes by class and space, most first.
     pub classes: Vec<(Arc<str>, Arc<str>, u64)>,
 }

@@ -12,7 +12,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Paragraph, Row, Table};
+use ratatui::widgets::{Block, Paragraph, Row, Table, Wrap};
 use serde_json::{Value, json};
 
 use crate::live::{CallError, Client};
@@ -54,7 +54,12 @@ pub fn run(socket: &Path) -> io::Result<()> {
 
 fn ask(client: &mut Client) -> io::Result<Value> {
     match client.call("snapshot", &json!({})) {
-        Ok(mut answer) => Ok(answer["snapshot"].take()),
+        // What is known of the process goes with what the ledger says of itself.
+        Ok(mut answer) => {
+            let mut picture = answer["snapshot"].take();
+            (picture["process"], picture["verdict"]) = (answer["process"].take(), answer["verdict"].take());
+            Ok(picture)
+        }
         Err(CallError::Io(error)) => Err(error),
         Err(other) => Err(io::Error::other(other)),
     }
@@ -93,13 +98,18 @@ pub fn draw(frame: &mut Frame<'_>, title: &str, picture: &Value) {
     let spaces: Vec<&Value> = list(picture, "spaces").iter().filter(|space| space["limit_bytes"].is_u64()).collect();
     let slots = list(picture, "slots");
     let lines = |count: usize| Constraint::Length(u16::try_from(count).unwrap_or(u16::MAX).saturating_add(2));
+    let verdict = verdict(picture);
     let areas = Layout::vertical([
+        lines(verdict.len()),
         lines(spaces.len() * 2 + 1),
         lines(slots.len().min(6)),
         Constraint::Min(4),
         Constraint::Min(4),
     ])
     .split(frame.area());
+    let block = Block::bordered().title(" verdict ");
+    frame.render_widget(Paragraph::new(verdict).wrap(Wrap { trim: true }).block(block), areas[0]);
+    let areas = &areas[1..];
     draw_spaces(frame, areas[0], title, picture, &spaces);
     let slot_lines = slots.iter().map(|slots| {
         let (held, limit) = (&slots["held"], &slots["limit"]);
@@ -147,6 +157,45 @@ fn table<'r, const N: usize>(
     let head = Row::new(head).style(Style::new().add_modifier(Modifier::BOLD));
     let block = Block::bordered().title(title.to_owned());
     frame.render_widget(Table::new(rows.take(200), widths).header(head).block(block), area);
+}
+
+/// What is the matter so far, and what the kernel says.
+fn verdict(picture: &Value) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    let verdict = &picture["verdict"];
+    if let (Some(name), Some(headline)) = (verdict["verdict"].as_str(), verdict["headline"].as_str()) {
+        let colour = if name == "healthy" { Color::Green } else { Color::Red };
+        let name = Span::styled(name.replace('_', " "), Style::new().fg(colour).add_modifier(Modifier::BOLD));
+        lines.push(Line::from(vec![name, Span::raw(format!(": {headline}"))]));
+        if let Some(next) = verdict["next_step"].as_str().filter(|_| colour == Color::Red) {
+            lines.push(Line::from(format!("next: {next}")));
+        }
+    } else {
+        lines.push(Line::from("none: this process keeps no books (it was started with --sample-ms 0)"));
+    }
+    let process = &picture["process"];
+    if process["resident_bytes"].is_u64() {
+        let table = &process["tables"][0];
+        let rows = table["rows"].as_array().map_or(&[][..], Vec::as_slice);
+        let rest = rows.iter().find(|row| row[0] == "unaccounted").and_then(|row| row[1].as_i64()).unwrap_or(0);
+        let sign = if rest < 0 { "-" } else { "" };
+        lines.push(Line::from(format!(
+            "process: {} resident of {}, {sign}{} unaccounted, {} kept by the allocator, {} left on the machine",
+            bytes(&process["resident_bytes"]),
+            bytes(&process["line_bytes"]),
+            plimsoll::Bytes(rest.unsigned_abs()),
+            bytes(&process["allocator_kept_bytes"]),
+            bytes(&process["left_bytes"]),
+        )));
+    }
+    if let Some(alarm) = process["alarm"].as_str() {
+        lines.push(Line::from(Span::styled(format!("alarm: {alarm}"), Style::new().fg(Color::Red))));
+    }
+    if picture["paused"] == true {
+        let words = "admission is paused: `plimsoll ctl SOCKET resume`";
+        lines.push(Line::from(Span::styled(words, Style::new().fg(Color::Yellow))));
+    }
+    lines
 }
 
 /// Of each space a line of figures, and a bar of its classes up to the limit.
@@ -207,16 +256,32 @@ mod tests {
         let mut job = ledger.submit(JobSpec::new("the waiter", profile)).unwrap();
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(job.poll_enter(&mut cx, 0).is_pending());
-        let picture = crate::live::picture(&ledger.snapshot());
+        let mut picture = crate::live::picture(&ledger.snapshot());
+        picture["paused"] = true.into();
+        picture["verdict"] = json!({"verdict": "leak", "headline": "5.00 MiB a job", "next_step": "look"});
+        picture["process"] = json!({
+            "resident_bytes": 900 << 20, "line_bytes": 1 << 30, "alarm": "host: odd",
+            "tables": [{"space": "host", "rows": [[{"held": "aux"}, 5], ["unaccounted", -1024]], "total": 9}],
+        });
         for (width, height) in [(120, 40), (40, 12), (3, 2)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             terminal.draw(|frame| draw(frame, "/tmp/s", &picture)).unwrap();
             let screen = terminal.backend().to_string();
             assert!(!screen.contains('\u{1b}'));
             if width == 120 {
-                for word in
-                    ["700.00 MiB of 1.00 GiB (68 %)", "lane0", "0 of 2", "holder", "prove", "\"the waiter\" needs 600"]
-                {
+                for word in [
+                    "700.00 MiB of 1.00 GiB (68 %)",
+                    "lane0",
+                    "0 of 2",
+                    "holder",
+                    "prove",
+                    "\"the waiter\" needs 600",
+                    "admission is paused",
+                    "leak: 5.00 MiB a job",
+                    "next: look",
+                    "900.00 MiB resident of 1.00 GiB, -1.00 KiB unaccounted",
+                    "alarm: host: odd",
+                ] {
                     assert!(screen.contains(word), "{word}:\n{screen}");
                 }
             }

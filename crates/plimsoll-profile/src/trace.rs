@@ -135,9 +135,24 @@ pub enum What {
     /// What the process, the allocator or a device really held: every field of the line that is a whole number, by name,
     /// such as `resident_bytes`.
     Sampled(Vec<(Arc<str>, u64)>),
+    /// Somebody who has held for long, as of this moment.
+    Held {
+        /// What it holds, in bytes.
+        bytes: u64,
+        /// When it was last granted something, in nanoseconds since the ledger was made.
+        since: u64,
+        /// Where in the source it asked, where that is known.
+        place: Option<Arc<str>>,
+    },
+    /// Something that says no more than its name, or that nobody here looks at: `admitted`, `paused`, `reaped`, `alarm`.
+    Noted(Arc<str>),
     /// An event of a later version.
     Unknown(Arc<str>),
 }
+
+/// Events of this version that are [`What::Noted`].
+const NOTED: [&str; 9] =
+    ["admitted", "paused", "resumed", "overdrawn", "outlived", "reaping", "reaped", "alarm", "holds_more"];
 
 /// A trace cannot be read.
 #[derive(Debug, Error)]
@@ -302,6 +317,8 @@ struct Line {
     place: Option<String>,
     how: Option<String>,
     late: bool,
+    since_ns: Option<u64>,
+    at: Option<String>,
 }
 
 fn parse(text: &[u8], names: &mut Names) -> Result<Event, Fault> {
@@ -375,6 +392,12 @@ fn parse(text: &[u8], names: &mut Names) -> Result<Event, Fault> {
             let numbers = values.filter_map(|(name, value)| Some((name, value.as_u64()?)));
             What::Sampled(numbers.map(|(name, value)| (names.share(name), value)).collect())
         }
+        "held" => What::Held {
+            bytes: line.bytes.ok_or_else(|| missing("bytes"))?,
+            since: line.since_ns.ok_or_else(|| missing("since_ns"))?,
+            place: line.at.map(|at| names.share(at)),
+        },
+        noted if NOTED.contains(&noted) => What::Noted(names.share(event)),
         _ => What::Unknown(names.share(event)),
     };
     Ok(Event { sequence: line.seq, time, subject, what })
@@ -446,6 +469,7 @@ impl From<&observe::Event> for Event {
             observe::What::LoadFailed => What::LoadFailed,
             observe::What::EvictionStarted => What::EvictionStarted,
             observe::What::Evicted => What::Evicted,
+            ref other if NOTED.contains(&other.name()) => What::Noted(other.name().into()),
             ref other => What::Unknown(other.name().into()),
         };
         Event { sequence: Some(event.sequence), time: event.time, subject, what }

@@ -1,5 +1,7 @@
 //! `plimsoll ctl`: steers a running process over its socket.
 
+use std::path::{Path, PathBuf};
+
 use plimsoll_profile::live::{CallError, Client};
 use serde_json::{Value, json};
 
@@ -12,6 +14,12 @@ pub fn run(args: &Ctl) -> Result<(), Failure> {
     let (command, fields) = match &args.command {
         CtlCommand::Snapshot => ("snapshot", json!({})),
         CtlCommand::Resize { space, bytes } => ("resize", json!({"space": space, "bytes": bytes.0})),
+        CtlCommand::Pause => ("pause", json!({})),
+        CtlCommand::Resume => ("resume", json!({})),
+        CtlCommand::Evict { residency } => ("evict", json!({"residency": residency})),
+        CtlCommand::Cancel { job } => ("cancel", json!({"job": job})),
+        CtlCommand::LedgerProfile { path } => ("ledger-profile", json!({"path": absolute(path)?})),
+        CtlCommand::HeapProfile { path } => ("heap-profile", json!({"path": absolute(path)?})),
         CtlCommand::Do { command, fields } => (command.as_str(), parse(fields)?),
     };
     let socket = &args.socket;
@@ -24,6 +32,11 @@ pub fn run(args: &Ctl) -> Result<(), Failure> {
         _ => failure(Exit::Internal, &error),
     })?;
     console::print(answer)
+}
+
+/// The process writes it, wherever that was started.
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", path.display())))
 }
 
 fn parse(fields: &[String]) -> Result<Value, Failure> {

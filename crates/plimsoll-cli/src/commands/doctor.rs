@@ -10,7 +10,7 @@ use plimsoll_profile::sample::pressure::Pressure;
 use serde_json::{Value, json};
 
 use super::prove::Plan;
-use crate::args::Doctor;
+use crate::args::{BackendChoice, Doctor};
 use crate::budget::Budget;
 use crate::console::{self, GOOD, Rows, WARNING};
 use crate::exit::{Exit, Failure};
@@ -66,23 +66,28 @@ impl Probe for NotBuiltIn {
     }
 }
 
-/// CUDA devices, where the command has kernels for them.
-struct CudaDevices;
+/// A backend of this command, as it says of itself ([`survey`](crate::backend::survey)).
+struct Surveyed(&'static str);
 
-impl Probe for CudaDevices {
+impl Probe for Surveyed {
     fn name(&self) -> &'static str {
-        "cuda"
+        self.0
     }
 
     fn probe(&self) -> Result<String, String> {
-        let [_, (_, devices), _] = crate::backend::survey();
-        devices
+        surveyed(self.0)
     }
+}
+
+/// What a backend says of itself.
+fn surveyed(name: &str) -> Result<String, String> {
+    let found = crate::backend::survey().into_iter().find(|(backend, _)| *backend == name);
+    found.map_or_else(|| Err(format!("this command has no backend {name:?}")), |(_, found)| found)
 }
 
 fn cuda(root: &Root) -> Box<dyn Probe> {
     if cfg!(feature = "cuda") {
-        Box::new(CudaDevices)
+        Box::new(Surveyed("cuda"))
     } else {
         Box::new(NotBuiltIn { name: "cuda", root: root.clone() })
     }
@@ -92,16 +97,13 @@ fn cuda(root: &Root) -> Box<dyn Probe> {
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     let machine = Machine::new();
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let page = Page::look(&machine, args.memory, threads);
+    let page = Page::look(&machine, args, threads);
     if args.json {
         console::print(page.json())?;
     } else {
         console::print(page.text())?;
     }
-    match page.proving {
-        Ok(_) => Ok(()),
-        Err(message) => Err(Failure::new(Exit::OutOfBudget, message)),
-    }
+    page.proving.map(|_| ())
 }
 
 /// What was found.
@@ -116,7 +118,7 @@ struct Page {
     nodes: Vec<(String, u64)>,
     backends: Vec<(&'static str, Result<String, String>)>,
     threads: usize,
-    proving: Result<Advice, String>,
+    proving: Result<Advice, Failure>,
 }
 
 /// How proving would go.
@@ -129,7 +131,7 @@ struct Advice {
 }
 
 impl Page {
-    fn look(machine: &Machine, asked: Option<Bytes>, threads: usize) -> Self {
+    fn look(machine: &Machine, args: &Doctor, threads: usize) -> Self {
         let root = machine.root();
         let mut lines: Vec<(String, u64)> =
             machine.control_group_limits().into_iter().map(|limit| (limit.source.to_string(), limit.bytes.0)).collect();
@@ -150,8 +152,7 @@ impl Page {
             Some(text.split('[').nth(1)?.split(']').next()?.to_owned())
         };
         let huge_pages = chosen("sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_else(|| "not told".to_owned());
-        let backends: [Box<dyn Probe>; 3] =
-            [Box::new(Cpu { threads }), cuda(root), Box::new(NotBuiltIn { name: "icicle", root: root.clone() })];
+        let backends: [Box<dyn Probe>; 3] = [Box::new(Cpu { threads }), cuda(root), Box::new(Surveyed("icicle"))];
         Self {
             memory: MachineMemory::read(root),
             limits: ProcessLimits::read(root),
@@ -162,7 +163,7 @@ impl Page {
             nodes: nodes(root),
             backends: backends.iter().map(|backend| (backend.name(), backend.probe())).collect(),
             threads,
-            proving: advise(machine, asked, threads),
+            proving: advise(machine, args, threads),
         }
     }
 
@@ -227,7 +228,7 @@ impl Page {
                         advice.at_once.min(self.threads as u64)
                     ),
                 ),
-            Err(message) => rows.add("proving", format!("{WARNING}does not work{WARNING:#}: {message}")),
+            Err(failure) => rows.add("proving", format!("{WARNING}does not work{WARNING:#}: {}", failure.message)),
         };
         rows.to_string()
     }
@@ -250,7 +251,7 @@ impl Page {
                 "partition_bytes": advice.partition,
                 "partitions_at_once": advice.at_once,
             }),
-            Err(message) => json!({ "works": false, "why": message }),
+            Err(failure) => json!({ "works": false, "why": failure.message }),
         };
         let limits: Vec<Value> =
             self.lines.iter().map(|(source, bytes)| json!({ "source": source, "bytes": bytes })).collect();
@@ -287,10 +288,18 @@ fn nodes(root: &Root) -> Vec<(String, u64)> {
     (0..).map_while(memory).collect()
 }
 
-fn advise(machine: &Machine, asked: Option<Bytes>, threads: usize) -> Result<Advice, String> {
-    let budget = Budget::choose(asked, machine, threads).map_err(|error| error.to_string())?;
-    let chosen = crate::backend::choose(crate::args::BackendChoice::Cpu, None).map_err(|failure| failure.message)?;
-    let plan = Plan::new(&budget, chosen).map_err(|failure| failure.message)?;
+fn advise(machine: &Machine, args: &Doctor, threads: usize) -> Result<Advice, Failure> {
+    let named = match args.backend {
+        BackendChoice::Cuda => Some("cuda"),
+        BackendChoice::Icicle => Some("icicle"),
+        BackendChoice::Auto | BackendChoice::Cpu => None,
+    };
+    if let Some(name) = named {
+        surveyed(name).map_err(|why| Failure::new(Exit::Usage, format!("--backend {name}: {why}")))?;
+    }
+    let budget = Budget::choose(args.memory, machine, threads).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
+    // What a proof holds in host memory is planned for the processor, which needs most of it.
+    let plan = Plan::new(&budget, crate::backend::choose(BackendChoice::Cpu, None)?)?;
     let shared = plan.shared();
     Ok(Advice {
         line: budget.line.bytes.0,

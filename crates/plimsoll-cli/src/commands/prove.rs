@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::BufReader;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plimsoll::pipeline::JobError;
 use plimsoll::pool::{Pool, PoolConfig};
 use plimsoll::{Bytes, Ledger, Profile, Reservation, Space};
 use plimsoll_groth16::footprint::{Footprint, MATRICES};
@@ -22,15 +24,17 @@ use crate::chain::{FILE_BYTES_MAX, Partitions, partition_count};
 use crate::circuit::PartitionCircuit;
 use crate::console;
 use crate::exit::{Exit, Failure};
+use crate::heap;
 use crate::key_cache::KeyCache;
 use crate::keys::{KeyFootprint, KeySource, Keys};
 use crate::machine::Machine;
+use crate::metrics;
 use crate::progress::Progress;
 use crate::proof_file::{Header, ProofWriter};
 use crate::proving::{Proving, ProvingError, Run};
 use crate::signals::Interrupt;
 use crate::trace::Trace;
-use crate::watch::{Record, watch};
+use crate::watch::{Record, Watched};
 
 mod report;
 
@@ -57,6 +61,9 @@ pub fn run(args: &Prove) -> Result<(), Failure> {
         ));
     }
 
+    if let Some(folder) = &args.heap_profiles {
+        heap::check(folder)?;
+    }
     let plan = Plan::new(&budget, backend::choose(args.backend, args.device_memory)?)?;
     let cache = KeyCache::of_user().inspect_err(|e| console::warn(format!("the key is not cached: {e}"))).ok();
     let writer = ProofWriter::create(&output, input.bytes, plan.key.verifying_key_bytes()).map_err(output_failure)?;
@@ -68,6 +75,8 @@ pub fn run(args: &Prove) -> Result<(), Failure> {
         plan: &plan,
         cache: cache.as_ref(),
         socket: args.socket.as_deref(),
+        metrics: args.metrics,
+        heap_profiles: args.heap_profiles.as_deref(),
         trace: trace.as_ref(),
         record: record.as_ref(),
         period: Duration::from_millis(u64::from(args.sample_ms)),
@@ -262,6 +271,8 @@ struct Work<'a> {
     cache: Option<&'a KeyCache>,
     trace: Option<&'a Trace>,
     socket: Option<&'a Path>,
+    metrics: Option<SocketAddr>,
+    heap_profiles: Option<&'a Path>,
     record: Option<&'a Record>,
     /// How often the process is looked at.
     period: Duration,
@@ -274,16 +285,36 @@ impl Work<'_> {
         if let Some(trace) = self.trace {
             trace.follow(&ledger);
         }
-        // Open for as long as there is something to see.
-        let _serving = match self.socket.map(|path| live::serve(&ledger, path)).transpose() {
-            Ok(serving) => serving,
-            Err(error) => return (Err(Failure::new(Exit::Output, format!("--socket: {error}"))), Bytes::ZERO),
-        };
         if let Some(record) = self.record {
             record.follow(&ledger);
         }
-        let line = self.budget.line.bytes;
-        let watch = watch(&ledger, self.period, line, self.plan.smallest(), self.trace, self.record);
+        let watched = Watched {
+            period: self.period,
+            line: self.budget.line.bytes,
+            floor: self.plan.smallest(),
+            trace: self.trace,
+            record: self.record,
+            with_verdict: self.socket.is_some(),
+            with_metrics: self.metrics.is_some(),
+            heap_profiles: self.heap_profiles,
+        };
+        let _exporter = match self.metrics.map(|address| metrics::serve(&ledger, address)).transpose() {
+            Ok(exporter) => exporter,
+            Err(failure) => return (Err(failure), Bytes::ZERO),
+        };
+        let watch = watched.start(&ledger);
+        // Open for as long as there is something to see.
+        let serving = self.socket.map(|path| {
+            let server = live::Server::new(&ledger);
+            match &watch {
+                Some(watch) => server.watched(&watch.seen()).serve(path),
+                None => server.serve(path),
+            }
+        });
+        let _serving = match serving.transpose() {
+            Ok(serving) => serving,
+            Err(error) => return (Err(Failure::new(Exit::Output, format!("--socket: {error}"))), Bytes::ZERO),
+        };
         let done = self.prove(&ledger, input, writer);
         // A last look, at what the end has left.
         drop(watch);
@@ -335,6 +366,11 @@ impl Work<'_> {
         match error {
             ProvingError::Input(e) => Failure::new(Exit::BadInput, format!("{}: {e}", input.path.display())),
             ProvingError::Output(e) => output_failure(e),
+            ProvingError::Job { partition, source } if matches!(*source, JobError::Cancelled { .. }) => {
+                let message =
+                    format!("{}: partition {partition} was cancelled; nothing is written", input.path.display());
+                Failure::new(Exit::Interrupted(signal_hook::consts::SIGINT), message)
+            }
             e => Failure::new(Exit::Internal, format!("{}: {e}", input.path.display())),
         }
     }

@@ -1,11 +1,13 @@
-//! `plimsoll report`: what happened in a run, from its trace.
+//! `plimsoll report`: what happened in a run, from its trace or from what its flight recorder left.
 
 use std::fs::{self, File};
-use std::io::BufReader;
+use std::io::{BufRead, BufReader, Cursor};
 use std::path::{Path, PathBuf};
 
+use plimsoll::Bytes;
 use plimsoll_profile::diagnose::{Books, Diagnosis, Verdict, diagnose};
-use plimsoll_profile::report::{self, Findings, Size};
+use plimsoll_profile::recorder::{Mark, Recording};
+use plimsoll_profile::report::{self, Findings, Page, Size};
 use plimsoll_profile::timeline::{Builder, Timeline};
 use plimsoll_profile::{perfetto, trace};
 use serde::Serialize;
@@ -16,7 +18,7 @@ use crate::exit::{Exit, Failure};
 
 /// Runs it.
 pub fn run(args: &Report) -> Result<(), Failure> {
-    let (timeline, diagnosis) = read(args)?;
+    let (timeline, diagnosis, mark) = read(args)?;
     let mut written = Vec::new();
     let mut write = |path: PathBuf, text: &str| {
         not_the_trace(&path, &args.trace)?;
@@ -26,7 +28,8 @@ pub fn run(args: &Report) -> Result<(), Failure> {
     };
     if args.output.is_some() || !args.json && args.svg.is_none() && args.perfetto.is_none() {
         let title = args.trace.file_name().unwrap_or_default().to_string_lossy();
-        let page = report::html(&timeline, &title, Some(&findings(&diagnosis)));
+        let page = Page::new(&title).findings(&findings(&diagnosis));
+        let page = mark.iter().fold(page, |page, recorded| recorded.show(page)).timeline(&timeline).html();
         write(args.output.clone().unwrap_or_else(|| args.trace.with_extension("html")), &page)?;
     }
     if let Some(folder) = &args.svg {
@@ -39,11 +42,14 @@ pub fn run(args: &Report) -> Result<(), Failure> {
         written.push(path.display().to_string());
     }
     if args.json {
-        let summary = Summary { command: "report", ok: true, diagnosis: &diagnosis, timeline: &timeline, written };
+        let (mark, damaged) = (mark.as_ref().and_then(|it| it.mark.as_ref()), mark.as_ref().map(|it| it.damaged));
+        let (diagnosis, timeline) = (&diagnosis, &timeline);
+        let summary = Summary { command: "report", ok: true, diagnosis, timeline, mark, damaged, written };
         let text = serde_json::to_string(&summary).map_err(|e| Failure::new(Exit::Internal, e))?;
         return console::print(text);
     }
-    let text = format!("{diagnosis}\n\nwritten    {}", written.join("\n           "));
+    let mark = mark.map_or(String::new(), |recorded| format!("{}\n\n", recorded.in_words()));
+    let text = format!("{diagnosis}\n\n{mark}written    {}", written.join("\n           "));
     console::print(text)
 }
 
@@ -53,14 +59,75 @@ struct Summary<'a> {
     ok: bool,
     diagnosis: &'a Diagnosis,
     timeline: &'a Timeline,
+    /// What was held when most was, of a recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mark: Option<&'a Mark>,
+    /// Parts of a recording that could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged: Option<u64>,
     written: Vec<String>,
 }
 
+/// What a flight recorder knows beside the events.
+struct Recorded {
+    mark: Option<Mark>,
+    damaged: u64,
+    overwritten: u64,
+}
+
+impl Recorded {
+    fn in_words(&self) -> String {
+        let mark = self.mark.as_ref().map_or("nothing was marked".to_owned(), Mark::in_words);
+        let damaged = match self.damaged {
+            0 => String::new(),
+            damaged => format!("\n{damaged} parts of the recording are damaged, and left out"),
+        };
+        format!("when most was held: {mark}{damaged}")
+    }
+
+    fn show(&self, page: Page) -> Page {
+        let mut page = page.heading("When most was held");
+        if self.overwritten > 0 {
+            page = page.paragraph("The recording has the last minutes; what came before is overwritten.");
+        }
+        if self.damaged > 0 {
+            page = page.paragraph(&format!("{} parts of the recording are damaged, and left out.", self.damaged));
+        }
+        let Some(mark) = &self.mark else { return page.paragraph("Nothing was marked.") };
+        page = page.paragraph(mark.in_words().lines().next().unwrap_or_default());
+        let classes = mark
+            .classes
+            .iter()
+            .map(|(class, space, bytes)| vec![class.clone(), space.clone(), Bytes(*bytes).to_string()]);
+        page = page.table("By class", &["class", "space", "bytes"], &classes.collect::<Vec<_>>());
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "–".to_owned());
+        let holders = mark.holders.iter().map(|holder| {
+            vec![holder.who.clone(), or_none(&holder.stage), Bytes(holder.bytes).to_string(), or_none(&holder.at)]
+        });
+        page = page.table("By whom", &["holder", "stage", "bytes", "asked for at"], &holders.collect::<Vec<_>>());
+        let waiters = mark.waiters.iter().map(|waiter| vec![waiter.clone()]);
+        page.table("Who waited, and why", &["request"], &waiters.collect::<Vec<_>>())
+    }
+}
+
+/// A trace: the file itself, or what a recording holds of one.
+fn open(path: &Path) -> Result<(Box<dyn BufRead>, Option<Recorded>), Failure> {
+    let bad = |e: &dyn std::fmt::Display| failure(Exit::BadInput, path, e);
+    let mut file = BufReader::new(File::open(path).map_err(|e| bad(&e))?);
+    if !Recording::is_one(file.fill_buf().map_err(|e| bad(&e))?) {
+        return Ok((Box::new(file), None));
+    }
+    let recording = Recording::read(path).map_err(|e| bad(&e))?;
+    let trace = Cursor::new(recording.trace().into_bytes());
+    let Recording { mark, damaged, overwritten, .. } = recording;
+    Ok((Box::new(trace), Some(Recorded { mark, damaged, overwritten })))
+}
+
 /// Goes through the trace once, for everything that is asked for.
-fn read(args: &Report) -> Result<(Timeline, Diagnosis), Failure> {
+fn read(args: &Report) -> Result<(Timeline, Diagnosis, Option<Recorded>), Failure> {
     let path = &args.trace;
-    let file = File::open(path).map_err(|e| failure(Exit::BadInput, path, &e))?;
-    let mut reader = trace::Reader::new(BufReader::new(file)).map_err(|e| failure(Exit::BadInput, path, &e))?;
+    let (input, recorded) = open(path)?;
+    let mut reader = trace::Reader::new(input).map_err(|e| failure(Exit::BadInput, path, &e))?;
     let mut export = match &args.perfetto {
         Some(out) => {
             not_the_trace(out, path)?;
@@ -84,7 +151,7 @@ fn read(args: &Report) -> Result<(Timeline, Diagnosis), Failure> {
     }
     let mut timeline = builder.finish();
     timeline.torn = reader.is_torn();
-    Ok((timeline, diagnose(&books.series())))
+    Ok((timeline, diagnose(&books.series()), recorded))
 }
 
 fn failure(exit: Exit, path: &Path, error: &dyn std::fmt::Display) -> Failure {

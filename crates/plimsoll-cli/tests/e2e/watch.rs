@@ -1,6 +1,6 @@
 //! What the process really holds: in the trace, in the flight recording, and on the doctor's page.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::Path;
 
@@ -34,6 +34,13 @@ fn a_watched_run_is_sampled_recorded_and_healthy() {
     let last = series.moments.last().unwrap();
     assert_eq!(last.held, 0);
     assert!(last.jobs_done >= json["partitions"].as_u64().unwrap(), "{}", last.jobs_done);
+    // What was freed has left the process, too: nothing is kept by the allocator.
+    let most_held = series.moments.iter().map(|moment| moment.held).max().unwrap();
+    let resident = last.sample.process.unwrap().resident_bytes;
+    assert!(
+        resident + most_held * 7 / 10 <= peak.unwrap(),
+        "{resident} bytes are still resident of {peak:?}, of which {most_held} were held"
+    );
     let diagnosis = diagnose(&series);
     assert!(matches!(diagnosis.verdict(), Verdict::Healthy | Verdict::Ceiling), "{diagnosis}");
 
@@ -71,6 +78,17 @@ fn a_killed_run_leaves_its_recording() {
     assert!(series.rests.iter().any(|rest| rest.who.contains("partition")), "{:?}", series.rests);
     let words = recording.mark.unwrap().in_words();
     assert!(words.contains("under a line of"), "{words}");
+    // The same for people: what was held, by whom, and why.
+    let told = sandbox.run(&["report", "ring"]);
+    told.expect(0, &[]);
+    assert!(told.stdout.contains("when most was held") && told.stdout.contains("under a line of"), "{}", told.stdout);
+    let page = fs::read_to_string(sandbox.path("ring.html")).unwrap();
+    for word in ["When most was held", "By class", "By whom", "asked for at", "provers", "still hold something"] {
+        assert!(page.contains(word), "{word}");
+    }
+    assert!(!page.contains("of a later version"));
+    let json = sandbox.run(&["report", "ring", "--json"]);
+    json.expect(0, &[]);
 }
 
 #[test]
@@ -99,4 +117,7 @@ fn the_doctor_says_whether_proving_would_work() {
     let ill = sandbox.run(&["doctor", "--json", "--memory", &format!("{}MiB", smallest - 1)]);
     ill.expect(5, &["too small"]);
     assert_eq!(ill.json()["proving"]["works"], false);
+    if cfg!(not(feature = "cuda")) {
+        sandbox.run(&["doctor", "--backend", "cuda"]).expect(2, &["--backend cuda", "without CUDA"]);
+    }
 }

@@ -196,6 +196,11 @@ impl Books {
                 self.sample(Sample::from_fields(time, fields));
             }
             What::Resized { space, limit } if &**space == "host" => self.limit = Some(*limit),
+            What::Held { place, .. } => {
+                if let (Some(subject), Some(place)) = (&event.subject, place) {
+                    self.place(subject.id, place);
+                }
+            }
             What::Retired { space, .. } => {
                 if let Some(space) = Space::of(space) {
                     self.totals.remove(&space);

@@ -54,7 +54,7 @@ pub fn picture(snapshot: &Snapshot) -> Value {
         })
     });
     json!({
-        "time_ns": snapshot.time, "granted_at_ns": snapshot.granted_at, "forced": snapshot.forced,
+        "time_ns": snapshot.time, "paused": snapshot.paused, "granted_at_ns": snapshot.granted_at, "forced": snapshot.forced,
         "retried": snapshot.retried, "restarted": snapshot.restarted, "overdrawn": snapshot.overdrawn,
         "outlived": snapshot.outlived,
         "spaces": spaces.collect::<Vec<_>>(), "slots": slots.collect::<Vec<_>>(), "classes": classes.collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-use plimsoll::{Budget, Class};
+use plimsoll::{Budget, Bytes, Class, Space};
 
 use super::*;
 
@@ -20,6 +20,27 @@ fn a_ledger_is_seen_and_resized_from_outside() {
     let seen = client.call("snapshot", &json!({})).unwrap()["snapshot"].clone();
     assert_eq!(seen["spaces"][0]["held_bytes"], 1000);
     assert_eq!((&seen["holders"][0]["who"], &seen["classes"][0]["class"]), (&json!("a \"job\""), &json!("aux")));
+    assert!(seen["residencies"].is_array());
+    let answer = client.call("snapshot", &json!({})).unwrap();
+    assert!(answer["verdict"]["headline"].is_string() && answer["process"].is_object(), "{answer}");
+    client.call("pause", &json!({})).unwrap();
+    assert!(ledger.snapshot().paused && ledger.reserve(AUX, Bytes(1)).try_now().is_err());
+    client.call("resume", &json!({})).unwrap();
+    assert!(!ledger.snapshot().paused);
+    for (command, fields, word) in [
+        ("evict", json!({"residency": "key"}), "no residency \"key\""),
+        ("evict", json!({}), "`residency` is missing"),
+        ("cancel", json!({"job": "x"}), "no pipeline has a job \"x\""),
+        ("ledger-profile", json!({"path": "here"}), "absolute"),
+        ("heap-profile", json!({"path": "here"}), "heap"),
+    ] {
+        let refused = client.call(command, &fields).unwrap_err().to_string();
+        assert!(refused.contains(word), "{command}: {refused}");
+    }
+    let profile = folder.path().join("held.pb.gz");
+    client.call("ledger-profile", &json!({"path": profile})).unwrap();
+    assert_eq!(fs::metadata(&profile).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(client.call("ledger-profile", &json!({"path": profile})).is_err(), "nothing is overwritten");
     client.call("resize", &json!({"space": "host", "bytes": 2_000_000})).unwrap();
     assert_eq!(ledger.snapshot().space(Space::HOST).unwrap().limit, Bytes(2_000_000));
     let refused = client.call("resize", &json!({"space": "device7", "bytes": 1})).unwrap_err();
@@ -41,7 +62,10 @@ fn what_is_no_request_is_answered_and_what_is_too_long_ends_the_connection() {
     let mut client = Client::connect(&path).unwrap();
     assert_eq!(client.call("cancel", &json!({"job": "7"})).unwrap()["cancelled"], "7");
     let says = |client: &mut Client, command: &str| client.call(command, &json!({})).unwrap_err().to_string();
-    assert_eq!(says(&mut client, "dance"), "no command \"dance\"; there are: cancel, resize, snapshot");
+    assert_eq!(
+        says(&mut client, "dance"),
+        "no command \"dance\"; there are: cancel, evict, heap-profile, ledger-profile, pause, resize, resume, snapshot"
+    );
     let raw = |text: &[u8]| {
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.write_all(text).unwrap();

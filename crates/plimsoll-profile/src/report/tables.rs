@@ -10,6 +10,9 @@ pub(super) struct Table {
     pub(super) rows: Vec<Vec<String>>,
 }
 
+/// What is said of a holder.
+const HOLDERS: [&str; 7] = ["holder", "stage", "bytes", "share", "since", "of which", "asked for at"];
+
 /// What happened, in sentences.
 pub(super) fn story(timeline: &Timeline) -> Vec<String> {
     let mut story = Vec::new();
@@ -98,13 +101,13 @@ pub(super) fn tables(timeline: &Timeline) -> Vec<Table> {
         };
         tables.push(Table {
             title: format!("Who held the peak of {} memory, at {at}{more}", space.space),
-            columns: vec!["holder", "stage", "bytes", "share", "since", "of which"],
+            columns: HOLDERS.to_vec(),
             rows: space.peak.holders.iter().map(|holder| of_holder(holder, space.peak.bytes, timeline)).collect(),
         });
     }
     tables.push(Table {
         title: "Who still holds something when the trace ends".into(),
-        columns: vec!["holder", "stage", "bytes", "share", "since", "of which"],
+        columns: HOLDERS.to_vec(),
         rows: {
             let all = timeline.left.iter().map(|holder| holder.bytes).sum();
             timeline.left.iter().map(|holder| of_holder(holder, all, timeline)).collect()
@@ -201,5 +204,6 @@ fn of_holder(holder: &Holder, all: u64, timeline: &Timeline) -> Vec<String> {
         format!("{:.0} %", 100.0 * holder.bytes as f64 / all.max(1) as f64),
         time(holder.since_ns.saturating_sub(timeline.begin_ns)),
         classes.join(", "),
+        holder.place.as_ref().map_or("–".to_owned(), |place| place.to_string()),
     ]
 }

@@ -1,6 +1,6 @@
 //! jemalloc, asked through `tikv-jemalloc-ctl`.
 //!
-//! The one `unsafe` block here gives the command to purge.
+//! The `unsafe` blocks here give the commands to purge and to write a profile.
 
 use std::ptr;
 
@@ -31,6 +31,36 @@ impl Jemalloc {
     /// Where it was built without them.
     pub fn enable_background_threads(&self) -> Result<(), String> {
         background_thread::write(true).map_err(|error| format!("background_thread: {error}"))
+    }
+
+    /// Whether it samples who allocates.
+    #[cfg(feature = "heap-profiles")]
+    pub fn is_profiling(&self) -> bool {
+        "opt.prof\0".name().read().unwrap_or(false)
+    }
+
+    /// Writes what it has sampled to a file, in its own format.
+    ///
+    /// # Errors
+    ///
+    /// If it does not sample, or cannot write there.
+    #[cfg(feature = "heap-profiles")]
+    pub fn dump_profile(&self, path: &std::path::Path) -> Result<(), String> {
+        use std::os::unix::ffi::OsStrExt;
+        let text = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+        let mut pointer = text.as_ptr();
+        // SAFETY: the name ends in a zero byte; the new value is a pointer to a text that does so too, and both live longer than
+        // the call. Nothing is read back. (`tikv-jemalloc-ctl` takes only texts that live for ever.)
+        let code = unsafe {
+            tikv_jemalloc_sys::mallctl(
+                c"prof.dump".as_ptr(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::from_mut(&mut pointer).cast(),
+                size_of_val(&pointer),
+            )
+        };
+        if code == 0 { Ok(()) } else { Err(format!("jemalloc wrote no profile to {} (error {code})", path.display())) }
     }
 
     fn figures() -> Result<AllocatorMemory, tikv_jemalloc_ctl::Error> {

@@ -79,6 +79,8 @@ struct Owner {
     running: bool,
     place: Option<Arc<str>>,
     device: Option<Arc<str>>,
+    /// Where in the source it asked.
+    asked_at: Option<Arc<str>>,
     since: u64,
     /// Bytes by class.
     held: Vec<(usize, i64)>,
@@ -108,6 +110,14 @@ impl Builder {
             self.sequence = Some(sequence);
         }
         match &event.subject {
+            // Of somebody whom the trace has not met, it says nothing.
+            Some(subject) if matches!(event.what, What::Held { .. }) => {
+                if let (What::Held { place: Some(place), .. }, Some(owner)) =
+                    (&event.what, self.owners.get_mut(&subject.id))
+                {
+                    owner.asked_at = Some(place.clone());
+                }
+            }
             Some(subject) if !matches!(event.what, What::Unknown(_)) => self.of_owner(subject, &event.what),
             _ => self.of_all(&event.what),
         }
@@ -260,6 +270,7 @@ impl Builder {
             running: false,
             place: None,
             device: None,
+            asked_at: None,
             since: time,
             held: Vec::new(),
         };
@@ -454,6 +465,7 @@ impl Builder {
                 stage: owner.stage.map(|stage| self.stages[stage].name.clone()),
                 since_ns: owner.since,
                 bytes: bytes.unsigned_abs(),
+                place: owner.asked_at.clone(),
                 classes,
             }
         };
