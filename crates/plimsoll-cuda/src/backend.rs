@@ -15,7 +15,7 @@ use plimsoll::device::{Device, DeviceConfig, DeviceError, DriverError, LeaseCx, 
 use plimsoll::ledger::{EnterError, SubmitError};
 use plimsoll::{Budget, Bytes, Demand, JobSpec, Ledger, Profile, Reservation};
 use plimsoll_groth16::backend::CurveGroup;
-use plimsoll_groth16::backend::{Backend, BackendError, Transform};
+use plimsoll_groth16::backend::{Backend, BackendError, Transform, require_same_length, require_vectors_of};
 use plimsoll_groth16::domain::Domain;
 
 use crate::driver::CudaDriver;
@@ -178,10 +178,6 @@ pub(crate) fn told_of_device(operation: &'static str, error: &DeviceError) -> Ba
     }
 }
 
-fn require_same_length(operation: &'static str, left: usize, right: usize) -> Result<(), BackendError> {
-    if left == right { Ok(()) } else { Err(BackendError::LengthMismatch { operation, left, right }) }
-}
-
 fn require_size(operation: &'static str, domain: &Domain) -> Result<(), BackendError> {
     if domain.log_size() <= MAX_LOG_SIZE {
         return Ok(());
@@ -241,9 +237,7 @@ impl Backend for Cuda {
         factor: &Scalar,
         _scratch: &mut Reservation,
     ) -> Result<(), BackendError> {
-        for vector in [&*a, &*b, &*c] {
-            require_same_length("quotient", domain.size(), vector.len())?;
-        }
+        require_vectors_of(domain, [a, b, c])?;
         require_size("quotient", domain)?;
         let number = self.device.number();
         let len = a.len() as u64;

@@ -213,8 +213,21 @@ pub trait Backend: Send + Sync + fmt::Debug {
 }
 
 /// Fails unless both lengths are the same.
-fn require_same_length(operation: &'static str, left: usize, right: usize) -> Result<(), BackendError> {
+///
+/// # Errors
+///
+/// [`BackendError::LengthMismatch`].
+pub fn require_same_length(operation: &'static str, left: usize, right: usize) -> Result<(), BackendError> {
     if left == right { Ok(()) } else { Err(BackendError::LengthMismatch { operation, left, right }) }
+}
+
+/// Fails unless a, b and c are as long as the domain.
+///
+/// # Errors
+///
+/// [`BackendError::LengthMismatch`].
+pub fn require_vectors_of(domain: &Domain, vectors: [&[Scalar]; 3]) -> Result<(), BackendError> {
+    vectors.into_iter().try_for_each(|vector| require_same_length("quotient", domain.size(), vector.len()))
 }
 
 /// Fails unless the reservation holds the footprint.

@@ -16,7 +16,7 @@
 //! comes from the witness is erased when it is dropped, before its memory is freed. Time and memory access depend on the
 //! witness, as in every prover that skips zeros; do not share the machine with whom you would not tell the witness.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicBool;
 
 use bellpepper_core::{Circuit, SynthesisError};
@@ -58,6 +58,8 @@ pub struct Prover {
     /// The domain, with the coset on which the key's h points want the quotient.
     domain: Domain,
     synthesis: Option<Bytes>,
+    /// The sizes on the number of threads that were asked for first.
+    footprint: OnceLock<(usize, Footprint)>,
     stop: Option<Arc<AtomicBool>>,
 }
 
@@ -135,7 +137,7 @@ impl Prover {
             HBasis::PowersOfTau => r1cs.domain().clone(),
             HBasis::OddCosetLagrange => r1cs.domain().clone().with_odd_coset(),
         };
-        Ok(Self { r1cs, key, backend, domain, synthesis: None, stop: None })
+        Ok(Self { r1cs, key, backend, domain, synthesis: None, footprint: OnceLock::new(), stop: None })
     }
 
     /// Replaces the estimate of what the circuit allocates for itself while it is synthesised, for circuits that were
@@ -143,6 +145,7 @@ impl Prover {
     #[must_use]
     pub fn with_synthesis_scratch(mut self, bytes: Bytes) -> Self {
         self.synthesis = Some(bytes);
+        self.footprint = OnceLock::new();
         self
     }
 
@@ -171,10 +174,17 @@ impl Prover {
 
     /// The sizes of one proof's stages on a pool of `threads` threads.
     pub fn footprint(&self, threads: usize) -> Footprint {
-        let footprint = Footprint::new(&self.r1cs, &*self.backend, threads);
-        match self.synthesis {
-            Some(bytes) => footprint.with_synthesis(bytes),
-            None => footprint,
+        let make = || {
+            let footprint = Footprint::new(&self.r1cs, &*self.backend, threads);
+            match self.synthesis {
+                Some(bytes) => footprint.with_synthesis(bytes),
+                None => footprint,
+            }
+        };
+        // Each stage of each proof asks, nearly always on the same pool.
+        match self.footprint.get_or_init(|| (threads, make())) {
+            (known, footprint) if *known == threads => footprint.clone(),
+            _ => make(),
         }
     }
 

@@ -15,7 +15,7 @@ use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use plimsoll::Reservation;
 
 use super::scratch::ScratchVec;
-use super::{Backend, BackendError, CurveGroup, Transform, require_same_length, require_scratch};
+use super::{Backend, BackendError, CurveGroup, Transform, require_same_length, require_scratch, require_vectors_of};
 use crate::domain::Domain;
 
 /// The backend for the cores of the current pool.
@@ -71,9 +71,7 @@ impl Backend for Cpu {
         factor: &Scalar,
         scratch: &mut Reservation,
     ) -> Result<(), BackendError> {
-        for vector in [&*a, &*b, &*c] {
-            require_same_length("quotient", domain.size(), vector.len())?;
-        }
+        require_vectors_of(domain, [a, b, c])?;
         require_scratch("quotient", scratch, ntt::scratch_bytes(a.len()))?;
         ntt::extend_to_coset(domain, [&mut *a, &mut *b, &mut *c], scratch)?;
         self.mul_sub_scale(a, b, c, factor)
