@@ -4,7 +4,7 @@
 //! good, but the error then does not know what was waited for.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -25,19 +25,8 @@ impl Reserve {
     /// # Panics
     ///
     /// Outside of a tokio runtime with its clock enabled.
-    pub async fn within(mut self, timeout: Duration) -> Result<Reservation, ReserveError> {
-        let mut sleep = pin!(tokio::time::sleep(timeout));
-        poll_fn(|cx| {
-            // The request first: a grant that is there when the time is up counts.
-            if let Poll::Ready(result) = std::pin::Pin::new(&mut self).poll(cx) {
-                return Poll::Ready(result);
-            }
-            match sleep.as_mut().poll(cx) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(()) => Poll::Ready(self.give_up(timeout)),
-            }
-        })
-        .await
+    pub async fn within(self, timeout: Duration) -> Result<Reservation, ReserveError> {
+        until(self, timeout, Reserve::give_up).await
     }
 }
 
@@ -52,17 +41,24 @@ impl Enter<'_> {
     /// # Panics
     ///
     /// Outside of a tokio runtime with its clock enabled.
-    pub async fn within(mut self, timeout: Duration) -> Result<Grant, EnterError> {
-        let mut sleep = pin!(tokio::time::sleep(timeout));
-        poll_fn(|cx| {
-            if let Poll::Ready(result) = std::pin::Pin::new(&mut self).poll(cx) {
-                return Poll::Ready(result);
-            }
-            match sleep.as_mut().poll(cx) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(()) => Poll::Ready(self.give_up(timeout)),
-            }
-        })
-        .await
+    pub async fn within(self, timeout: Duration) -> Result<Grant, EnterError> {
+        until(self, timeout, Enter::give_up).await
     }
+}
+
+/// Waits for a request, and gives it up when the time is over.
+async fn until<R: Future + Unpin>(
+    mut request: R,
+    timeout: Duration,
+    give_up: impl Fn(&mut R, Duration) -> R::Output,
+) -> R::Output {
+    let mut sleep = pin!(tokio::time::sleep(timeout));
+    poll_fn(|cx| {
+        // The request first: a grant that is there when the time is up counts.
+        if let Poll::Ready(result) = Pin::new(&mut request).poll(cx) {
+            return Poll::Ready(result);
+        }
+        sleep.as_mut().poll(cx).map(|()| give_up(&mut request, timeout))
+    })
+    .await
 }
