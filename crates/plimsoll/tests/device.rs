@@ -4,6 +4,8 @@
 mod elsewhere;
 #[path = "device/faults.rs"]
 mod faults;
+#[path = "soak_pipeline/hands.rs"]
+mod hands;
 #[path = "device/lanes.rs"]
 mod lanes;
 #[path = "device/memory.rs"]
@@ -18,3 +20,5 @@ mod several;
 mod sharing;
 #[path = "device/support.rs"]
 mod support;
+#[path = "device/table.rs"]
+mod table;

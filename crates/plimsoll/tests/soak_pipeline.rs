@@ -119,7 +119,8 @@ fn build(
             Polled::new(hands.clone(), task).wake();
         }
     });
-    let short = Retry::times(2).within(Duration::from_millis(20));
+    // Short enough for a million jobs: while a neighbour has a card's memory, each job that wants it waits so long.
+    let short = Retry::times(2).within(Duration::from_millis(1)).pause(Duration::from_micros(20));
     let staged = Pipeline::builder(ledger, pool, |_: &Arc<Job>| profile_on(0))
         .alternatives(|_| (1..CARDS).map(profile_on).collect())
         .stage("make", |cx, job: Arc<Job>| {
@@ -404,6 +405,9 @@ fn every_ticket_is_answered_and_the_ledger_ends_at_zero() {
         for n in [count.succeeded, count.failed, count.panicked, count.cancelled] {
             assert!(n > jobs / 100, "each way to end is met: {count:?}");
         }
-        assert!(count.by_card > 0 && count.lost_cards > 0, "{count:?}");
+    }
+    // What the cards do depends on the threads as well: in a few rounds it may be nothing.
+    if jobs >= 100 * ROUND {
+        assert!(count.by_card > 0 && count.lost_cards > 0 && count.forsaken > 0, "{count:?}");
     }
 }
