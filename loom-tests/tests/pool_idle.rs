@@ -1,7 +1,7 @@
 //! The pool's idle protocol, as shipped: push against sleep, latch against sleep, end against sleep.
 #![cfg(plimsoll_loom)]
 
-use loom_tests::check_at_most;
+use loom_tests::{check, check_at_most};
 use plimsoll::pool::{Pool, PoolConfig, join, scope};
 
 fn pool(threads: usize) -> Pool {
@@ -16,7 +16,7 @@ fn check_bounded(model: impl Fn() + Sync + Send + 'static) {
 /// Push against sleep: a lost wake-up leaves the caller waiting for ever, which loom reports as a deadlock.
 #[test]
 fn a_published_task_finds_a_worker() {
-    loom::model(|| {
+    check(|| {
         let pool = pool(1);
         assert_eq!(pool.install(|| 7), 7);
     });
@@ -25,7 +25,7 @@ fn a_published_task_finds_a_worker() {
 /// End against sleep: closing finds a worker wherever it stands.
 #[test]
 fn an_idle_worker_ends_with_its_pool() {
-    loom::model(|| drop(pool(1)));
+    check(|| drop(pool(1)));
 }
 
 /// Two workers, so that the wrong one may be woken, or one that is just leaving.

@@ -23,6 +23,8 @@ mod idle;
 mod injector;
 mod job;
 mod lend;
+#[cfg(plimsoll_loom)]
+pub mod model;
 pub mod order;
 mod scope;
 mod tenants;

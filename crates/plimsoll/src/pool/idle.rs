@@ -129,7 +129,9 @@ impl Idle {
         }
         // Partner: the fence in `sleep`. Of the two fences one is first: either the sleeper's last look sees the fork, or
         // we see the sleeper.
-        self.fence.light();
+        if !mutant!("fork-without-fence") {
+            self.fence.light();
+        }
         if self.sleepers.load(Ordering::Relaxed) != 0 {
             self.wake_first(&[tag.to_word(), ANYTHING]);
         }
