@@ -102,6 +102,17 @@ impl Ledger {
         Ledger { inner: self.inner.clone(), account }
     }
 
+    /// How many components the vector has.
+    #[cfg(all(test, not(plimsoll_loom)))]
+    pub(crate) fn components(&self) -> usize {
+        self.inner.read(|state| state.components().len())
+    }
+
+    /// Nobody asks for anything through this child any more.
+    pub(crate) fn close_child(&self) {
+        self.inner.read(|state| state.close_child(self.account));
+    }
+
     /// Asks for bytes of a class, outside of any job. Nothing happens until the request is waited for:
     /// [`wait`](Reserve::wait), [`try_now`](Reserve::try_now) or `.await`.
     #[track_caller]

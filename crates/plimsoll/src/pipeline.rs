@@ -84,7 +84,7 @@ pub use builder::Builder;
 pub use certificate::{Backlog, Certificate, Obstacle};
 pub use cx::StageCx;
 pub(crate) use cx::Stop;
-pub use drift::{Drift, Learning, WINDOW};
+pub use drift::{Drift, DriftOf, Learning, WINDOW};
 pub use error::{JobError, PartError, Rejected, Rejection};
 pub use fan::FanIn;
 pub use options::{JobOptions, Known, URGENT};

@@ -13,9 +13,9 @@ use super::grant::Grant;
 use super::residency::Need;
 use super::shell::{Answer, Inner, SeatId, Verdict, Waited};
 use super::state::{self, Granted, OwnerId, Parent, Refusal};
-use crate::Profile;
 use crate::observe::What;
 use crate::sync::Arc;
+use crate::{Profile, Resource};
 
 /// A job as it is submitted.
 #[derive(Clone, Debug)]
@@ -246,6 +246,11 @@ impl Job {
     /// Tells the ledger's observers what has happened to the job outside of the ledger.
     pub(crate) fn note(&self, what: What) {
         self.inner.read(|state| state.note_of_job(self.id, what));
+    }
+
+    /// What it holds, by resource.
+    pub(crate) fn holdings(&self) -> Vec<(Resource, u64)> {
+        self.inner.read(|state| state.holdings_of(self.id).to_vec())
     }
 
     /// Whether it has been admitted and is in flight.

@@ -27,6 +27,7 @@ mod alone;
 mod amounts;
 mod backlog;
 mod book;
+mod children;
 mod choice;
 mod entries;
 mod evict;
@@ -202,7 +203,13 @@ impl LedgerState {
 
     /// Opens a child account with limits of its own.
     pub fn open_child(&mut self, parent: AccountId, name: Arc<str>, budget: &Budget) -> AccountId {
-        self.accounts.open(Some(parent), name, budget)
+        match self.idle_child(parent).filter(|_| budget.urgent.is_empty()) {
+            Some(account) => {
+                self.accounts.open_again(account, name, budget);
+                account
+            }
+            None => self.accounts.open(Some(parent), name, budget),
+        }
     }
 
     /// Takes a job on. It holds nothing and is in nobody's way until it asks for its first stage. A part is charged to the

@@ -79,5 +79,7 @@ pub(super) fn lay<E: Send + 'static>(
             fan.line = Some(Arc::new(lay(inner, fan.clone_input, needs.clone(), paced, &within, left + 1, ground)));
         }
     }
-    Line::new(stages, left, ties, paced, clone_input, needs, Drifts::new(ground.learning), ground)
+    let mut line = Line::new(stages, left, ties, paced, clone_input, Drifts::new(ground.learning), ground);
+    line.needs = needs;
+    line
 }

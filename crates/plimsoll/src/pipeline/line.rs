@@ -17,7 +17,7 @@ use super::paced::Paced;
 use super::retry::{Failure, From, Kept};
 use super::stage::{Place, Stage};
 use super::stats::{Event, Observer, StageStats};
-use super::ties::Ties;
+use super::ties::{Account, Ties};
 use super::trip::Value;
 use crate::Profile;
 use crate::ledger::{Job, JobSpec, Ledger, SubmitError};
@@ -51,6 +51,8 @@ pub(super) struct Line<E> {
     begun: AtomicUsize,
     begun_peak: AtomicUsize,
     observer: Option<Observer>,
+    /// Declared last: what it was opened for is gone by then.
+    pub(super) account: Option<Account>,
 }
 
 impl<E: Send + 'static> Line<E> {
@@ -60,7 +62,6 @@ impl<E: Send + 'static> Line<E> {
         ties: Ties,
         paced: Paced,
         clone_input: Option<CloneFn>,
-        needs: Needs,
         drifts: Drifts,
         ground: &Ground<E>,
     ) -> Self {
@@ -72,7 +73,7 @@ impl<E: Send + 'static> Line<E> {
             certified: None,
             clone_input,
             kept: None,
-            needs,
+            needs: Needs::default(),
             drifts,
             ledger: ground.ledger.clone(),
             remote: ground.remote.clone(),
@@ -84,6 +85,7 @@ impl<E: Send + 'static> Line<E> {
             deadlines_missed: AtomicU64::new(0),
             begun: AtomicUsize::new(0),
             begun_peak: AtomicUsize::new(0),
+            account: None,
         }
     }
 

@@ -42,7 +42,7 @@ impl JobOptions {
     }
 
     /// When the result is wanted. The nearer that is, measured by how long jobs have taken so far, the more the job
-    /// matters: its priority is raised by [`URGENT`], and it may be admitted from the budget's urgent reserve. A missed
+    /// matters: its priority is raised by [`URGENT`], and it may be admitted from the budget's urgent reserve and beside the pace of the others. A missed
     /// deadline is reported ([`Event::DeadlineMissed`](super::Event::DeadlineMissed)), and the job goes on.
     #[must_use]
     pub fn deadline(mut self, deadline: Instant) -> Self {

@@ -116,6 +116,14 @@ impl Paced {
         }
     }
 
+    /// The profile without tokens: of a job that is too urgent to wait for its turn.
+    pub(super) fn untie(&self, profile: &Profile) -> Profile {
+        match &lock(&self.state).pacer {
+            Some(pacer) if !mutant!("urgent-jobs-wait-for-tokens") => pacer.untie(profile),
+            _ => profile.clone(),
+        }
+    }
+
     /// Nanoseconds since the pipeline was built.
     pub(super) fn nanos(&self) -> u64 {
         u64::try_from(self.made.elapsed().as_nanos()).unwrap_or(u64::MAX)

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 use self::estimate::{Moments, Times};
 use self::rule::TOKENS_MAX;
-use crate::{Budget, Bytes, Demand, Profile, Slots, Space};
+use crate::{Budget, Bytes, Demand, Profile, Resource, Slots, Space};
 
 pub use self::layout::{Berth, Layout, Site, Station};
 pub use self::rope::Rope;
@@ -167,6 +167,18 @@ impl Pacer {
             ropes.fold(demand.clone(), |demand, (at, _)| demand.slots(self.slots(at), 1))
         };
         profile.with(|at, stage| (tied(at, &stage.peak, false), tied(at, &stage.keep, true)))
+    }
+
+    /// The profile as it was before [`tie`](Pacer::tie).
+    pub fn untie(&self, profile: &Profile) -> Profile {
+        let untied = |demand: &Demand| {
+            demand.iter().fold(Demand::new(), |rest, (resource, amount)| match resource {
+                Resource::Class(class) => rest.bytes(class, Bytes(amount)),
+                Resource::Slots(slots) if (0..self.ropes.len()).any(|rope| self.slots(rope) == slots) => rest,
+                Resource::Slots(slots) => rest.slots(slots, amount),
+            })
+        };
+        profile.with(|_, stage| (untied(&stage.peak), untied(&stage.keep)))
     }
 
     /// How many tokens each rope has: at least one.

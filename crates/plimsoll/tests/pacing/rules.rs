@@ -110,25 +110,6 @@ fn where_memory_sets_the_pace_room_is_kept_for_those_that_multiply() {
     }
 }
 
-/// `cargo test --release -p plimsoll --test pacing -- --ignored --nocapture table_of_lines`: the table of `docs/pacing.md`.
-#[test]
-#[ignore = "prints a table and checks nothing"]
-fn table_of_lines() {
-    let seconds = |rate: f64| if rate > 0.0 { 10.0 / rate } else { f64::INFINITY };
-    for memory in [PLENTY, 100, 80, 60, 40, 24] {
-        let (unpaced, mut free) = rate(Pacing::Unpaced, memory);
-        let (paced, mut line) = rate(Pacing::Auto, memory);
-        let (unpaced, paced, tokens) = (seconds(unpaced), seconds(paced), line.pacer.tokens().to_vec());
-        let (free, held) = (free.peak(), line.peak());
-        println!("{memory} GiB: unpaced {unpaced:.1} s ({free} GiB), paced {paced:.1} s ({held} GiB), {tokens:?}");
-    }
-    let (unlimited, _) = rate(Pacing::Unpaced, PLENTY);
-    let enough = |jobs: &u64| rate(Pacing::Fixed(*jobs), PLENTY).0 >= 0.99 * unlimited;
-    let permits = (1..).find(enough).expect("some number");
-    let (held, mut line) = rate(Pacing::Fixed(permits), PLENTY);
-    println!("{permits} permits held to the end: {:.1} s ({} GiB)", seconds(held), line.peak());
-}
-
 #[test]
 fn a_drum_that_moves_is_followed_there_and_back() {
     let stages = vec![(Time::Fixed(2.0), 0, 4, 4), (Time::Fixed(1.0), 1, 4, 0)];

@@ -99,13 +99,15 @@ pub(super) struct Accounts {
     unlimited: bool,
     /// The devices that were lost.
     lost: SmallVec<[u16; 2]>,
+    /// Children's accounts that serve again (`children`).
+    pub(super) closed: Vec<AccountId>,
 }
 
 impl Accounts {
     pub(super) fn new(budget: &Budget) -> Accounts {
         let (components, accounts, reserves) = (Vec::new(), Vec::new(), Vec::new());
         let (unlimited, lost) = (budget.unlimited, SmallVec::new());
-        let mut accounts = Accounts { components, accounts, reserves, unlimited, lost };
+        let mut accounts = Accounts { components, accounts, reserves, unlimited, lost, closed: Vec::new() };
         accounts.open(None, "".into(), budget);
         accounts
     }
@@ -173,6 +175,21 @@ impl Accounts {
         }
     }
 
+    pub(super) fn parent(&self, account: AccountId) -> Option<AccountId> {
+        self.accounts[account.0 as usize].parent
+    }
+
+    pub(super) fn rename(&mut self, account: AccountId, name: &Arc<str>) {
+        for account in [Some(account), self.urgent(account)].into_iter().flatten() {
+            self.accounts[account.0 as usize].name = name.clone();
+        }
+    }
+
+    /// The components of an account, and what they count.
+    pub(super) fn own_components(&self, account: AccountId) -> SmallVec<[(Kind, ComponentId); 4]> {
+        self.accounts[account.0 as usize].own.clone()
+    }
+
     pub(super) fn urgent(&self, account: AccountId) -> Option<AccountId> {
         self.accounts[account.0 as usize].urgent
     }
@@ -236,12 +253,18 @@ impl Accounts {
     /// Adds a kind of slots to an account, if it is not there already.
     pub(super) fn open_slots(&mut self, account: AccountId, slots: Slots, count: u64) {
         let kind = Kind::Slots(slots);
-        if self.own(account, kind).is_some() {
-            return;
+        match self.own(account, kind).map(|component| self.component_mut(component)) {
+            // It is there from the account's last owner.
+            Some(component) if component.limit == u64::MAX => (component.limit, component.target) = (count, count),
+            Some(_) => {}
+            None => self.add_shared(account, kind, count),
         }
-        let component = self.add_component(account, kind, count);
+    }
+
+    /// Adds a component to an account, and to its reserve: as everything of which no part is set aside.
+    pub(super) fn add_shared(&mut self, account: AccountId, kind: Kind, limit: u64) {
+        let component = self.add_component(account, kind, limit);
         if let Some(urgent) = self.urgent(account) {
-            // As for everything of which no part is set aside.
             self.accounts[urgent.0 as usize].own.push((kind, component));
         }
     }

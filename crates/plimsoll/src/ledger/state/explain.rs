@@ -137,6 +137,10 @@ impl LedgerState {
         };
         for (index, component) in self.accounts.components.iter().enumerate() {
             let Component { kind, limit, target, held, peak, retired, .. } = *component;
+            if limit == u64::MAX && held == 0 && self.accounts.is_childs(index as ComponentId) {
+                // Left by a child that was closed.
+                continue;
+            }
             match kind {
                 Kind::Space(_) => snapshot.spaces.push(SpaceUsage {
                     place: self.place(index as ComponentId),

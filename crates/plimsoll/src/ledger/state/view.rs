@@ -109,6 +109,11 @@ impl LedgerState {
         owner.holdings.iter().find(|entry| entry.0 == resource).map_or(0, |entry| entry.1)
     }
 
+    /// What an owner holds, by resource.
+    pub fn holdings_of(&self, id: OwnerId) -> &[(Resource, u64)] {
+        &self.owners[id.0].holdings
+    }
+
     /// One owner; `None` once it has ended and returned everything.
     pub fn owner(&self, id: OwnerId) -> Option<OwnerView> {
         let owner = self.owners.get(id.0)?;

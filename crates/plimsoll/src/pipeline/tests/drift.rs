@@ -111,3 +111,50 @@ fn a_correction_never_makes_a_job_impossible_and_is_forgotten_after_so_many_runs
     }
     assert!(!scratch_drift(&pipeline).is_short());
 }
+
+#[test]
+fn a_stage_that_keeps_more_than_declared_costs_one_job_and_is_given_room_from_then_on() {
+    let ledger = ledger(Bytes(256));
+    let pool = pool(1);
+    // Of up to 100 bytes it was to keep 64, and keeps 80, which the next stage has no room for.
+    let bytes = |class, n| Demand::new().bytes(class, Bytes(n));
+    let pipeline = Pipeline::builder(&ledger, &pool, move |_: &()| {
+        Profile::new().stage("make", bytes(BUFFER, 100), bytes(BUFFER, 64)).stage(
+            "use",
+            bytes(BUFFER, 64).bytes(SCRATCH, Bytes(32)),
+            Demand::new(),
+        )
+    })
+    .stage("make", |cx, ()| cx.grant().take(BUFFER, Bytes(80)).map_err(|error| error.to_string()))
+    .stage("use", |cx, _kept: Reservation| {
+        cx.grant().take(SCRATCH, Bytes(32)).map(|scratch| scratch.bytes()).map_err(|error| error.to_string())
+    })
+    .build()
+    .expect("a pipeline");
+    let run = || pipeline.submit("job", ()).expect("taken on").wait();
+    assert!(matches!(run(), Err(JobError::NotEntered { stage: "use", .. })));
+    let kept = pipeline.drift().into_iter().find(|drift| (drift.stage, drift.of) == ("make", DriftOf::Keep));
+    let kept = kept.expect("it ran");
+    assert_eq!((kept.declared, kept.held, kept.is_short()), (Bytes(64), Bytes(80), true));
+    for _ in 0..3 {
+        assert_eq!(run().map_err(|error| error.to_string()), Ok(Bytes(32)));
+    }
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
+fn what_a_job_leaves_behind_is_learned_as_well() {
+    let (ledger, pool) = (ledger(Bytes(256)), pool(1));
+    let pipeline = Pipeline::builder(&ledger, &pool, |_: &()| {
+        // It says that nothing of it is left.
+        Profile::new().stage("make", Demand::new().bytes(BUFFER, Bytes(100)), Demand::new())
+    })
+    .stage("make", |cx, ()| cx.grant().take(BUFFER, Bytes(25)).map_err(|error| error.to_string()))
+    .build()
+    .expect("a pipeline");
+    let results: Vec<_> =
+        (0..3).map(|_| pipeline.submit("job", ()).expect("taken on").wait().expect("a result")).collect();
+    assert_eq!(ledger.snapshot().outlived, 1, "the first one only");
+    drop(results);
+    assert!(ledger.snapshot().is_empty());
+}

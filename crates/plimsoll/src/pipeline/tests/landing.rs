@@ -6,6 +6,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::*;
 use crate::sync::{Mutex, lock, thread};
 
+/// A thread of a user's.
+fn spawn<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'static) -> thread::JoinHandle<R> {
+    thread::Builder::new().spawn(run).expect("a thread")
+}
+
 /// A waker that says that it was called, and then stands until it may go on.
 struct Gate {
     entered: mpsc::Sender<()>,
@@ -51,14 +56,14 @@ fn dropping_waits_for_who_is_inside_of_a_job_that_has_ended() {
     let pipeline = endless(&ledger, &pool, &runtime, owned);
     let ticket = pipeline.submit("job", ()).expect("taken on");
     // It ends the job, and is then held up by the runtime's waker, with the job's trip in hand.
-    let canceller = thread::spawn(move || {
+    let canceller = spawn(move || {
         ticket.cancel();
         ticket
     });
     has_entered.recv().expect("the job's future is told");
     assert_eq!(pipeline.in_flight(), 0);
     let (landing, has_returned) = (pipeline.line.landing.clone(), Arc::new(AtomicBool::new(false)));
-    let dropper = thread::spawn({
+    let dropper = spawn({
         let has_returned = has_returned.clone();
         move || {
             drop(pipeline);
@@ -140,6 +145,25 @@ fn a_pipeline_dropped_by_a_waker_that_it_calls_does_not_wait_for_itself() {
     errand.recv().expect("sent on").run();
     is_dropped.recv().expect("the waker was called, and came back");
     assert!(matches!(ticket.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(()))));
+}
+
+#[test]
+fn pipelines_that_come_and_go_leave_no_accounts_behind() {
+    let (ledger, pool) = (ledger(CLAIM.times(2)), pool(1));
+    let accounts = || ledger.snapshot().slots.len();
+    let before = accounts();
+    for round in 0..20 {
+        let pipelines = [build(&ledger, &pool, quiet()), build(&ledger, &pool, quiet())];
+        let tickets = pipelines.each_ref().map(|pipeline| pipeline.submit("job", Order::Nothing).expect("taken on"));
+        for ticket in tickets {
+            ticket.wait().expect("a result");
+        }
+        assert!(pipelines.iter().all(|pipeline| pipeline.pace().is_some()));
+        drop(pipelines);
+        assert_eq!(accounts(), before, "round {round}");
+    }
+    // Two at a time have left two, which nobody sees.
+    assert!(ledger.components() <= before + 2 + 2 * 3, "{}", ledger.components());
 }
 
 #[test]

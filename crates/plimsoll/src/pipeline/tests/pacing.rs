@@ -70,3 +70,38 @@ fn paced(ledger: &Ledger, pool: &Pool, hook: Arc<Hook>, pacing: Pacing) -> Pipel
         .build()
         .expect("a pipeline")
 }
+
+#[test]
+fn an_urgent_job_waits_for_no_token() {
+    let (ledger, pool) = (ledger(CLAIM.times(9)), pool(2));
+    let (begun, has_begun) = mpsc::channel();
+    let (open, gate) = mpsc::channel::<()>();
+    let gate = crate::sync::Mutex::new(gate);
+    let hook = move |cx: &StageCx<'_>, _| {
+        if cx.job_name() == "first" {
+            begun.send(()).expect("heard");
+            let _ = crate::sync::lock(&gate).recv();
+        }
+    };
+    let pipeline = paced(&ledger, &pool, Arc::new(hook), Pacing::Fixed(1));
+    let first = pipeline.submit("first", Order::Nothing).expect("taken on");
+    has_begun.recv().expect("it has the only token");
+    let patient = pipeline.submit("patient", Order::Nothing).expect("taken on");
+    let options = JobOptions::new("urgent").deadline(std::time::Instant::now());
+    let urgent = pipeline.submit(options, Order::Nothing).expect("taken on");
+    loop {
+        // In this order: what has run was not idle before.
+        let is_idle = !pool.has_queued_task() && pool.sleeping() == 1;
+        if urgent.has_ended() {
+            break;
+        }
+        assert!(!is_idle, "it waits for a token");
+        std::thread::yield_now();
+    }
+    assert!(!patient.has_ended(), "one token, one job that is not urgent");
+    drop(open);
+    for ticket in [first, patient, urgent] {
+        assert_eq!(ticket.wait().expect("a result"), 64);
+    }
+    assert!(ledger.snapshot().is_empty());
+}

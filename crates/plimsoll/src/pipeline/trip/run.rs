@@ -164,8 +164,10 @@ impl<E: Send + 'static> Trip<E> {
                 if self.line.last_start() == Some(index) {
                     self.drop_spare();
                 }
+                let choice = grant.as_ref().map_or(0, Grant::choice);
                 drop(grant);
                 ended();
+                self.line.drifts.kept(index, &self.declared[choice].stages()[index], &papers.job.holdings());
                 self.tell_the_pacer(&papers, started, ran);
                 match self
                     .line

@@ -103,10 +103,12 @@ impl<E: Send + 'static> Trip<E> {
         let priority = self.urgency.priority();
         if !job.is_admitted() {
             // As another job it may be served from the urgent reserve. It loses its age, which
-            // its new priority makes up for. Where that is refused the old one stands.
-            let mut spec = JobSpec::new("", job.profile().clone()).priority(priority).urgent();
+            // its new priority makes up for. Where that is refused the old one stands. It waits for memory alone: who is in
+            // a hurry goes beside the pace of the others.
+            let untied = |profile| self.line.paced.untie(profile);
+            let mut spec = JobSpec::new("", untied(job.profile())).priority(priority).urgent();
             spec.name = self.name.clone();
-            spec.alternatives = job.profiles()[1..].to_vec();
+            spec.alternatives = job.profiles()[1..].iter().map(untied).collect();
             spec.restarts = self.line.kept.is_some();
             if let Ok(urgent) = self.line.ledger.submit(self.line.needs.of(spec)) {
                 *job = urgent;
