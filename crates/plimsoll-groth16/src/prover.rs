@@ -16,8 +16,8 @@
 //! comes from the witness is erased when it is dropped, before its memory is freed. Time and memory access depend on the
 //! witness, as in every prover that skips zeros; do not share the machine with whom you would not tell the witness.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use bellpepper_core::{Circuit, SynthesisError};
 use blstrs::Scalar;
