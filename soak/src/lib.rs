@@ -4,6 +4,7 @@
 
 pub mod actor;
 pub mod trace;
+pub mod walks;
 
 #[path = "../../crates/plimsoll/tests/ledger_state/oracle.rs"]
 mod oracle;

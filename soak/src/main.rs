@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: random traces against the oracle, then random threads over one ledger after another.
+//! `cargo xtask soak`: random traces against the oracle, random ways through worlds of `plimsoll-check`, then random threads over one ledger after another.
 //!
 //! Options: `--events N` (of traces, a million unless given), `--seconds N` (of threads, 20 unless given), `--threads N`
 //! (8), `--seed N` (printed; the same seed makes the same traces, and threads that do the same things in another
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use plimsoll_soak::{actor, trace};
+use plimsoll_soak::{actor, trace, walks};
 
 struct Options {
     events: usize,
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     };
     println!("seed {}", options.seed);
     traces(&options);
+    walks(&options);
     threads(&options);
     ExitCode::SUCCESS
 }
@@ -64,6 +65,24 @@ fn traces(options: &Options) {
         count += 1;
     }
     println!("{events} events in {count} traces, {:.1} s", started.elapsed().as_secs_f64());
+}
+
+/// A tenth as many steps as the traces have: each is checked by trying all orders.
+fn walks(options: &Options) {
+    let started = Instant::now();
+    let (mut steps, mut count) = (0, 0);
+    while steps < options.events / 10 {
+        let seed = options.seed.wrapping_add(count);
+        match walks::run(seed) {
+            Ok(report) => steps += report.transitions,
+            Err(error) => {
+                eprintln!("the walk of seed {seed} failed: --seed {seed} --events 10 begins with it\n{error}");
+                std::process::exit(1);
+            }
+        }
+        count += 1;
+    }
+    println!("{steps} steps in {count} walks, {:.1} s", started.elapsed().as_secs_f64());
 }
 
 fn threads(options: &Options) {

@@ -20,7 +20,7 @@ impl Step<'_> {
         known.released = false;
         let left = std::mem::take(&mut known.left);
         let unattached: Vec<_> = left.into_iter().map(|(class, bytes)| (class, Bytes(bytes))).collect();
-        (known.at, known.admitted) = (At::Between(stage), true);
+        (known.at, known.admitted, known.stays) = (At::Between(stage), true, true);
         self.state.ledger.retry_stage(id, &unattached, &mut self.out);
         self.pass_on()?;
         if self.setup.job(actor).pauses { Ok(()) } else { self.ask(actor, stage) }
@@ -41,7 +41,8 @@ impl Step<'_> {
             self.return_everything(actor)?;
         }
         let known = &mut self.state.actors[actor];
-        (known.at, known.admitted, known.alone) = (At::Between(0), keeps, Vec::new());
+        (known.at, known.admitted, known.stays) = (At::Between(0), keeps, keeps);
+        known.alone.clear();
         // It does not queue behind those who came after its first admission.
         known.place = known.admitted_at.filter(|_| !keeps);
         let restarted = self.state.ledger.restart(id, &mut self.out);
@@ -122,10 +123,11 @@ pub(crate) fn is_beside_alone(setup: &Setup<'_>, state: &State, facts: &Facts, w
 }
 
 /// The facts with the limits raised to what a job claims that is admitted alone.
-pub(crate) fn raised(facts: &Facts, waiter: &OwnerFacts) -> Facts {
+pub(crate) fn raised(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> Facts {
+    let within = accounts_below(setup, state, waiter);
     let mut facts = facts.clone();
     for at in 0..facts.limit.len() {
-        if waiter.claim[at] > 0 {
+        if waiter.claim[at] > 0 && within.contains(&setup.components[at].account) {
             let in_flight = facts.owners.iter().filter(|owner| owner.in_flight);
             let aside: u64 = in_flight.map(|owner| owner.leaves[at].saturating_sub(owner.held[at])).sum();
             facts.limit[at] = facts.limit[at].max(facts.held[at] + aside + waiter.claim[at]);

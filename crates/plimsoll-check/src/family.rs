@@ -27,7 +27,9 @@ pub(crate) fn has_unfinished_parts(setup: &Setup<'_>, state: &State, actor: usiz
 /// Whether a stage of a job goes on until parts of it have ended.
 pub(crate) fn waits_for_parts(setup: &Setup<'_>, state: &State, actor: usize) -> bool {
     let At::Running(stage) = state.actors[actor].at else { return false };
-    let has_room = !setup.profile(state, actor).stages()[stage].parts.is_empty();
+    let stages = setup.profile(state, actor).stages();
+    // Nor does a job end with a result before its parts have.
+    let has_room = !stages[stage].parts.is_empty() || stage + 1 == stages.len();
     has_room && !state.actors[actor].abandoned && has_unfinished_parts(setup, state, actor)
 }
 

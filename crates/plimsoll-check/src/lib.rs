@@ -81,6 +81,7 @@ mod shared;
 mod state;
 mod trace;
 mod view;
+mod walk;
 mod world;
 
 pub use event::{At, Event};

@@ -181,10 +181,19 @@ impl Step<'_> {
                 && known.in_flight()
                 && is_out_of_reach(self.setup, self.state, actor, stage)
             {
+                // Either it is refused, or it has changed its way.
+                self.state.actors[actor].told = true;
                 self.state.changes_its_way(self.setup, actor);
             }
         }
-        self.pass_on()
+        let told: Vec<usize> = (0..self.state.actors.len()).filter(|actor| self.state.actors[*actor].told).collect();
+        self.pass_on()?;
+        for actor in told {
+            if !matches!(self.state.actors[actor].at, At::Between(_)) {
+                self.state.actors[actor].told = false;
+            }
+        }
+        Ok(())
     }
 }
 

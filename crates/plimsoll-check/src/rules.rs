@@ -324,7 +324,7 @@ fn waits_rightly(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &Owner
 /// Whether a waiting request could be granted now, by any of its plans.
 pub(crate) fn is_grantable(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {
     if !waiter.in_flight && again::would_run_alone(setup, state, waiter.actor) {
-        let raised = again::raised(facts, waiter);
+        let raised = again::raised(setup, state, facts, waiter);
         let is_in_the_way = again::is_in_the_way(setup, state, facts, waiter);
         return !is_in_the_way
             && !again::is_beside_alone(setup, state, facts, waiter)

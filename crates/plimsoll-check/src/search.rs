@@ -51,7 +51,7 @@ pub(crate) fn explore(world: &World) -> Result<Report, CheckError> {
 }
 
 /// Checks a state that is new.
-fn visit(setup: &Setup<'_>, state: &State, report: &mut Report) -> Result<(), Broken> {
+pub(crate) fn visit(setup: &Setup<'_>, state: &State, report: &mut Report) -> Result<(), Broken> {
     let possible = possible(setup, state);
     caught(|| rules::check(setup, state, &possible))?;
     report.ends += usize::from(possible.is_empty());
@@ -61,7 +61,7 @@ fn visit(setup: &Setup<'_>, state: &State, report: &mut Report) -> Result<(), Br
     Ok(())
 }
 
-fn step(setup: &Setup<'_>, state: &State, event: Event) -> Result<State, Broken> {
+pub(crate) fn step(setup: &Setup<'_>, state: &State, event: Event) -> Result<State, Broken> {
     let mut next = state.clone();
     caught(|| next.apply(setup, event))?;
     Ok(next)
@@ -89,7 +89,7 @@ fn path(reached: &[(u32, Event)], mut node: u32, last: Event) -> Vec<Event> {
 }
 
 /// Goes the way once more, and writes down what happens.
-fn violation(setup: &Setup<'_>, path: &[Event], broken: Broken) -> CheckError {
+pub(crate) fn violation(setup: &Setup<'_>, path: &[Event], broken: Broken) -> CheckError {
     let mut state = State::new(setup);
     let mut trace = Trace::default();
     for &event in path {

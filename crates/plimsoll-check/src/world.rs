@@ -186,6 +186,16 @@ impl World {
     pub fn explore(&self) -> Result<Report, CheckError> {
         search::explore(self)
     }
+
+    /// Goes one random way from the beginning to a state in which nothing more can happen, and checks every rule in each
+    /// state on it: for worlds that are too large to explore. The same seed goes the same way.
+    ///
+    /// # Errors
+    ///
+    /// As [`explore`](World::explore); the trace is the whole way, not a shortest one.
+    pub fn walk(&self, seed: u64) -> Result<Report, CheckError> {
+        crate::walk::walk(self, seed)
+    }
 }
 
 impl std::fmt::Debug for World {

@@ -291,7 +291,12 @@ fn jobs_larger_than_a_limit_run_alone() {
         .jobs(2, JobKind::new("ours", one(2)))
         .jobs(1, JobKind::new("large", one(7)).alone_if_oversize().withdraws(1))
         .reservations(1, ReservationKind::new("stays", A, Bytes(1)).retained());
-    holds("alone in a child", 3828, &["withdraw"], world);
+    holds("alone in a child", 3775, &["withdraw"], world);
+    let world = World::new(budget(6, 2))
+        .child("tenant", Budget::new().space(Space::HOST, Bytes(3)))
+        .jobs(1, JobKind::new("tenant's", profile([(both(4, 2), host(0))])).child("tenant").alone_if_oversize())
+        .jobs(2, JobKind::new("ours", profile([(both(1, 1), host(0))])));
+    holds("alone in a child, and not on the device", 23, &["end stage"], world);
     let world = World::new(budget(5, 2))
         .jobs(2, JobKind::new("large", large).alone_if_oversize().restarts(1))
         .jobs(1, JobKind::new("partition", partition()))

@@ -137,9 +137,9 @@ impl Step<'_> {
                     && !again::would_run_alone(self.setup, self.state, actor)
             }
             Refusal::LoadFailed { .. } => !self.setup.needs(actor).is_empty(),
+            // Whether another plan was safe then counts those who had not been told yet, and are gone by now.
             Refusal::Lost(_) => {
-                lost::is_out_of_reach(self.setup, self.state, actor, stage)
-                    && !lost::has_another_way(self.setup, self.state, actor)
+                self.state.actors[actor].told || lost::is_out_of_reach(self.setup, self.state, actor, stage)
             }
         };
         let may_be_in_flight = matches!(refusal, Refusal::Lost(_) | Refusal::LoadFailed { .. });
@@ -177,6 +177,10 @@ impl Step<'_> {
                 self.state.ledger.end(id, &mut self.out);
             }
             Kind::Reservation(_) => self.state.actors[actor].id = None,
+        }
+        // A parent that was given up may have waited for nothing but this part.
+        if let Some(parent) = self.setup.parent(actor) {
+            self.wind_up(parent);
         }
         Ok(())
     }

@@ -338,6 +338,7 @@ impl LedgerState {
             }
         }
         self.enqueue(now, id, Want::Stage(stage));
+        self.answer_calls(id);
         self.settle_request(id, out);
         Ok(())
     }

@@ -60,6 +60,10 @@ impl LedgerState {
         let claim = self.owners[id.0].claim.clone();
         let mut before: SmallVec<[(u32, u64); 4]> = SmallVec::new();
         for (component, amount) in claim.iter() {
+            // Where it is not alone, its request has to fit like any other.
+            if !within.contains(&self.accounts.component(component).account) && !mutant!("alone-raises-every-limit") {
+                continue;
+            }
             let aside: u64 = self.in_flight.iter().fold(0u64, |sum, index| {
                 let other = &self.owners[*index];
                 sum.saturating_add(other.leaves.of(component).saturating_sub(other.held.of(component)))

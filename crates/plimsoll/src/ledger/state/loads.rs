@@ -81,6 +81,7 @@ impl LedgerState {
             for job in waiting {
                 self.refuse(job, Refusal::LoadFailed { residency: name.clone(), why: why.clone() }, out);
                 self.leave_before_the_first_stage(job, out);
+                self.leave_loads(job);
             }
         }
         self.settle(out);
@@ -145,6 +146,20 @@ impl LedgerState {
             let is_called = self.residencies.entry(need).residence == Residence::Loading(Loader::Called(id));
             if is_called {
                 self.take_over(need, Some(id));
+            }
+        }
+    }
+
+    /// A job waits for what it pins: a load that fell to somebody who does not, for want of another, falls to it.
+    pub(super) fn answer_calls(&mut self, id: OwnerId) {
+        if !self.owners[id.0].pins || mutant!("withdrawn-keeps-its-load") {
+            return;
+        }
+        for need in self.owners[id.0].needs.clone() {
+            if let Residence::Loading(Loader::Called(job)) = self.residencies.entry(need).residence
+                && self.owners[job.0].waiting.is_none()
+            {
+                self.call(need, id);
             }
         }
     }

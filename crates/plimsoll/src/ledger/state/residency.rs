@@ -389,6 +389,7 @@ impl LedgerState {
                 self.begin_load(need, id);
             }
         }
+        self.answer_calls(id);
         self.account_reclaimable();
     }
 

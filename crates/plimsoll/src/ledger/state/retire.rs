@@ -79,6 +79,7 @@ impl LedgerState {
                 self.refuse(id, Refusal::Lost(lost), out);
                 if self.owners.get(id.0).is_some() {
                     self.leave_before_the_first_stage(id, out);
+                    self.leave_loads(id);
                 }
             }
         }
