@@ -21,6 +21,7 @@ impl Step<'_> {
         let left = std::mem::take(&mut known.left);
         let unattached: Vec<_> = left.into_iter().map(|(class, bytes)| (class, Bytes(bytes))).collect();
         (known.at, known.admitted, known.stays) = (At::Between(stage), true, true);
+        known.kept_by = known.choice;
         self.state.ledger.retry_stage(id, &unattached, &mut self.out);
         self.pass_on()?;
         if self.setup.job(actor).pauses { Ok(()) } else { self.ask(actor, stage) }

@@ -10,6 +10,7 @@ use crate::event::At;
 use crate::setup::Setup;
 use crate::shared;
 use crate::state::{Held, State};
+use crate::world::Kind;
 
 /// The canonical form of a state.
 pub(crate) type Key = Box<[u8]>;
@@ -100,6 +101,9 @@ fn of_actor(setup: &Setup<'_>, state: &State, actor: usize) -> Vec<u8> {
     put_held(&mut key, &known.pieces);
     put_held(&mut key, &known.left);
     put(&mut key, known.choice as u64);
+    if let Kind::Job(_) = setup.kind(actor) {
+        put(&mut key, setup.kept(known, actor).map_or(0, |_| known.kept_by as u64));
+    }
     let mut inherited: Held = known.inherited.iter().map(|&(_, class, bytes)| (class, bytes)).collect();
     inherited.sort();
     put_held(&mut key, &inherited);

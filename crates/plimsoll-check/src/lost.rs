@@ -118,6 +118,9 @@ impl State {
             let choice = self.ledger.choice(id);
             if std::mem::replace(&mut self.actors[actor].choice, choice) != choice {
                 self.forget_lost_plans(setup, actor);
+                // Its request takes the place that goes with what it claims now.
+                let me = Facts::of(setup, self).owners.into_iter().find(|owner| owner.actor == actor);
+                self.actors[actor].asked = me.map(|me| (me.account, choice, me.claim, me.leaves));
             }
         }
     }

@@ -10,8 +10,9 @@ use plimsoll::ledger::state::{AccountId, Kind as ComponentKind, LedgerState, Res
 use plimsoll::{Bytes, Demand, Profile, Resource};
 
 use crate::CheckError;
+use crate::event::At;
 use crate::rules;
-use crate::state::State;
+use crate::state::{Actor, State};
 use crate::world::{JobKind, Kind, World};
 
 /// An amount for each component.
@@ -283,6 +284,17 @@ impl<'w> Setup<'w> {
     /// The profile that a job goes by.
     pub(crate) fn profile(&self, state: &State, actor: usize) -> &Profile {
         self.job(actor).profiles().nth(state.actors[actor].choice).expect("it is one of the job's profiles")
+    }
+
+    /// What a job has kept of the last stage that it ended, as its profile said then.
+    pub(crate) fn kept(&self, known: &Actor, actor: usize) -> Option<&Demand> {
+        let stage = match known.at {
+            At::Waiting(stage) | At::Between(stage) => stage.checked_sub(1)?,
+            At::Ending => known.ended_in?,
+            _ => return None,
+        };
+        let profile = self.job(actor).profiles().nth(known.kept_by).expect("it is one of the job's profiles");
+        Some(&profile.stages()[stage].keep)
     }
 
     /// What a job is missing to enter a stage.

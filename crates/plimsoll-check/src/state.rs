@@ -49,6 +49,9 @@ pub(crate) struct Actor {
     pub(crate) passed: u32,
     /// Which of its profiles it goes by.
     pub(crate) choice: usize,
+    /// Which of them it went by when it last ended a stage: what slots it kept then. A job whose device is lost may change its
+    /// profile without a grant.
+    pub(crate) kept_by: usize,
     /// Of a part, the plan for which its parent had room when it was submitted.
     pub(crate) surety: Option<usize>,
     /// What its parts have left to it, under their names.
@@ -127,6 +130,7 @@ impl State {
                 arrived: 0,
                 passed: 0,
                 choice: 0,
+                kept_by: 0,
                 surety: None,
                 inherited: Vec::new(),
                 asked: None,
@@ -157,12 +161,9 @@ impl State {
             demand = demand.bytes(class, Bytes(bytes));
         }
         if let Kind::Job(_) = setup.kind(actor) {
-            let stages = setup.profile(self, actor).stages();
             let slots = match state.at {
-                At::Running(stage) => Some(&stages[stage].peak),
-                At::Waiting(stage) | At::Between(stage) if stage > 0 => Some(&stages[stage - 1].keep),
-                At::Ending => state.ended_in.map(|stage| &stages[stage].keep),
-                _ => None,
+                At::Running(stage) => Some(&setup.profile(self, actor).stages()[stage].peak),
+                _ => setup.kept(state, actor),
             };
             for (resource, count) in slots.into_iter().flat_map(Demand::iter) {
                 if let Resource::Slots(slots) = resource {
@@ -499,6 +500,7 @@ impl Step<'_> {
         let unattached: Vec<(Class, Bytes)> = left.into_iter().map(|(class, bytes)| (class, Bytes(bytes))).collect();
         let known = &mut self.state.actors[actor];
         (known.released, known.stays, known.admitted) = (false, false, false);
+        known.kept_by = known.choice;
         self.state.ledger.end_stage(id, &unattached, &mut self.out);
     }
 

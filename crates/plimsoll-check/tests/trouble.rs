@@ -251,6 +251,19 @@ fn a_job_whose_device_is_lost_goes_by_another_plan() {
     }
 }
 
+/// It changes its plan without a grant, and goes on with the lanes that the old one had let it keep.
+#[test]
+fn a_job_whose_device_is_lost_keeps_the_lanes_that_it_has() {
+    let lane = |demand: Demand| demand.slots(LANE, 1);
+    let here = profile([(host(1), host(1)), (lane(both(1, 1)), host(0))]);
+    let slow = profile([(lane(host(1)), lane(host(1))), (lane(host(3)), host(0))]);
+    let world = World::new(budget(4, 1))
+        .jobs(2, JobKind::new("job", here).or(slow).withdraws(1).retries_stages(1))
+        .jobs(1, JobKind::new("plain", one(2)).cancels())
+        .loses(Space::device(0));
+    holds("lanes of another plan", 1000, &["lose", "withdraw", "retry stage"], world);
+}
+
 #[test]
 fn stages_are_run_again_and_jobs_begin_again() {
     for bypass in [0, 1] {
@@ -304,6 +317,44 @@ fn jobs_larger_than_a_limit_run_alone() {
         .resize(Space::HOST, Bytes(4))
         .loses(Space::device(0));
     holds("alone, or not", 1811, &["resize", "lose", "restart"], world);
+}
+
+/// By its first profile a part leaves something for which there is no room any more; by the other one it leaves nothing.
+#[test]
+fn a_part_loads_what_it_needs_by_the_plan_that_was_safe() {
+    let (part, other) = (profile([(host(1), host(1))]), profile([(host(0), host(0))]));
+    let parent = Profile::new().stage("split", host(1), host(3)).parts(2, &part).stage("join", host(3), host(0));
+    let world = World::new(budget(8, 1))
+        .residency(key("key", 2))
+        .residency(key("other key", 2))
+        .jobs(1, JobKind::new("parent", parent).needs("other key").pauses())
+        .jobs(1, JobKind::new("rival", profile([(host(0), host(0))])).needs("key"))
+        .jobs(2, JobKind::new("part", part).or(other).part_of("parent").needs("other key"))
+        .resize(Space::HOST, Bytes(4));
+    holds("parts that load by either plan", 300, &["resize", "take load"], world);
+}
+
+/// What counted as held when its limit was raised, and can go, is no reason for the limit to stay up.
+#[test]
+fn the_limit_of_a_job_that_runs_alone_comes_down_past_what_can_be_evicted() {
+    let large = profile([(host(5).slots(LANE, 2), host(0))]);
+    let world = World::new(budget(5, 1))
+        .residency(key("key", 3))
+        .jobs(1, JobKind::new("ours", one(1)).needs("key"))
+        .jobs(2, JobKind::new("large", large).alone_if_oversize().withdraws(1));
+    holds("alone beside a residency", 40, &["gone", "withdraw"], world);
+}
+
+/// Alone in its child, it shares the device with what others have loaded there.
+#[test]
+fn room_is_made_for_a_job_that_runs_alone_in_a_child() {
+    let large = profile([(both(4, 2), host(0))]);
+    let world = World::new(budget(6, 3))
+        .child("tenant", Budget::new().space(Space::HOST, Bytes(3)))
+        .residency(ResidencyKind::new("table", TABLE, Bytes(2)))
+        .jobs(2, JobKind::new("ours", one(1)).needs("table").fails())
+        .jobs(1, JobKind::new("tenant's", large).child("tenant").alone_if_oversize().withdraws(1));
+    holds("room for who is alone", 107, &["fail", "gone", "withdraw"], world);
 }
 
 #[test]

@@ -170,7 +170,7 @@ impl LedgerState {
             }
         }
         self.adopt_nominal_plan(id);
-        if !self.residencies.probing
+        if !(self.residencies.probing && mutant!("no-room-for-who-is-alone"))
             && let Some(alone) = self.try_admit_alone(id)
         {
             return alone;

@@ -72,19 +72,31 @@ impl LedgerState {
             before.push((component, place.limit));
             place.limit = place.limit.max(place.held.saturating_add(aside).saturating_add(amount));
         }
-        let more = self.more_of(id);
+        let mut more = self.more_of(id);
         let fits = self.fits(&more);
         if fits {
             self.charge(id, &more);
-            if self.is_safe_with(Some(id)) {
+            let safe = self.is_safe_with(Some(id));
+            if safe && !self.residencies.probing {
                 self.forced += 1;
                 self.note(id, What::Forced);
                 let Declared::Job { alone, .. } = &mut self.owners[id.0].declared else { unreachable!("it is a job") };
                 alone.within = within;
                 self.alone.push(id);
-                return Some(self.commit(id));
+                let granted = self.commit(id);
+                if !mutant!("alone-keeps-the-limit-up") {
+                    // What is there and can go was counted in.
+                    self.lower_limits();
+                }
+                return Some(granted);
             }
             self.discharge(id, &more);
+            if safe {
+                // Room is made for it where it is not alone; elsewhere its limit is raised.
+                let accounts = &self.accounts;
+                more.retain(|component| !within.contains(&accounts.component(component).account));
+                self.residencies.probed = Some(more);
+            }
         }
         for (component, limit) in before {
             self.accounts.component_mut(component).limit = limit;

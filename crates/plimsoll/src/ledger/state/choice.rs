@@ -270,12 +270,17 @@ impl LedgerState {
         if count == 1 {
             return self.try_grant(id);
         }
+        let was_in_flight = self.owners[id.0].in_flight();
         for at in 0..count {
             let Some(before) = self.change_plan(id, at) else { continue };
             let granted = self.try_grant(id);
             if granted.is_some() {
                 self.changed_plan |= self.owners[id.0].in_flight() && before.at != at;
                 return granted;
+            }
+            // Without a grant, a part may have been admitted to the load of what it needs, by this plan.
+            if self.owners[id.0].in_flight() != was_in_flight && !mutant!("admitted-to-load-by-another-plan") {
+                return None;
             }
             self.restore_plan(id, before);
             if self.residencies.probed.is_some() {
