@@ -191,7 +191,7 @@ fn what_is_produced_and_not_consumed_is_bounded() {
 /// A pipeline is dropped while the thread that ends its job is still at it: when the drop returns, what the stages own is gone.
 #[test]
 fn a_dropped_pipeline_leaves_nothing_with_whoever_ends_its_jobs() {
-    check(|| {
+    check_at_most(2, || {
         let (ledger, pool) = (ledger(), pool());
         let owned = Arc::new(());
         let stages = Arc::downgrade(&owned);
