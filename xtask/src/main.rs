@@ -7,6 +7,7 @@ mod diagnose;
 mod features;
 mod fuzz;
 mod gpu;
+mod icicle;
 mod lint;
 mod loom;
 mod metrics;
@@ -53,6 +54,8 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Builds the program and the script that check and measure on a CUDA device (with nvcc, or five Python wheels).
     Gpu,
+    /// Conformance and figures on the ICICLE that is installed.
+    Icicle(icicle::Args),
     /// Builds each mutant and checks that the suite catches it.
     Mutants(mutants::Args),
     /// The dashboard and the alert rules: documented names, and what promtool says.
@@ -100,6 +103,7 @@ fn run() -> Result<()> {
         Task::Soak(args) => soak::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Gpu => gpu::run(),
+        Task::Icicle(args) => icicle::run(&args),
         Task::Mutants(args) => mutants::run(&args),
         Task::Metrics => metrics::run(),
         Task::Miri => miri::run(),

@@ -10,13 +10,14 @@ use anyhow::{Context, Result};
 use crate::sh;
 
 /// The crates that are published, in the order of their dependencies.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "plimsoll",
     "plimsoll-capi",
     "plimsoll-check",
     "plimsoll-tower",
     "plimsoll-groth16",
     "plimsoll-cuda",
+    "plimsoll-icicle",
     "plimsoll-profile",
     "plimsoll-sim",
     "plimsoll-cli",

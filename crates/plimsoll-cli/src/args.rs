@@ -2,12 +2,16 @@
 
 mod simulate;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll::Bytes;
+use plimsoll_icicle::DeviceName;
+use plimsoll_icicle::error::OpenError;
 
 use self::simulate::{PLAN_EXAMPLES, SIMULATE_EXAMPLES};
 pub use self::simulate::{Plan, Simulate};
@@ -32,6 +36,7 @@ Examples:
   plimsoll prove letter.txt
   plimsoll prove letter.txt --memory 512MiB --threads 4
   plimsoll prove letter.txt --backend cuda --device-memory 8GiB
+  plimsoll prove letter.txt --backend icicle:CUDA:1
   plimsoll prove letter.txt --output /tmp/letter.json
   plimsoll prove letter.txt --trace letter.jsonl
   plimsoll prove letter.txt --json | jq .memory.resident_peak_bytes";
@@ -133,13 +138,21 @@ pub struct Prove {
     /// What computes
     ///
     /// `auto` takes a CUDA device where the program has kernels and the machine a device, and the processor otherwise; the report
-    /// says which and why. One that is named is used or refused, never replaced.
-    #[arg(long, value_enum, value_name = "BACKEND", default_value_t)]
+    /// says which and why. One that is named is used or refused, never replaced. `icicle` takes the first device that ICICLE has a
+    /// backend for, `icicle:CUDA`, `icicle:CUDA:1` or `icicle:CPU` the one that is named; `plimsoll doctor` says where its
+    /// libraries were looked for.
+    #[arg(
+        long,
+        value_name = "auto|cpu|cuda|icicle[:DEVICE]",
+        default_value_t,
+        value_parser = clap::value_parser!(BackendChoice)
+    )]
     pub backend: BackendChoice,
 
     /// How much of a device's memory to take, such as 8GiB
     ///
-    /// By default seven eighths of what is free on it. The same proofs are made with less, more slowly.
+    /// By default seven eighths of what is free on it. The same proofs are made with less, more slowly. ICICLE's device CPU has
+    /// the machine's own memory, of which this is a part; 512MiB by default.
     #[arg(long, value_name = "SIZE")]
     pub device_memory: Option<Bytes>,
 
@@ -285,17 +298,47 @@ pub enum CtlCommand {
 }
 
 /// What computes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// A CUDA device if there is one, the processor otherwise
+    /// A CUDA device if there is one, the processor otherwise.
     #[default]
     Auto,
-    /// The processor
+    /// The processor.
     Cpu,
-    /// A CUDA device
+    /// A CUDA device.
     Cuda,
-    /// An ICICLE device
-    Icicle,
+    /// A device of ICICLE's: this one, or the first.
+    Icicle(Option<DeviceName>),
+}
+
+impl FromStr for BackendChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "auto" => Ok(Self::Auto),
+            None if text == "cpu" => Ok(Self::Cpu),
+            None if text == "cuda" => Ok(Self::Cuda),
+            None if text == "icicle" => Ok(Self::Icicle(None)),
+            Some(("icicle", device)) => match device.parse() {
+                Ok(name) => Ok(Self::Icicle(Some(name))),
+                Err(error) => Err(OpenError::to_string(&error)),
+            },
+            _ => Err("there are auto, cpu, cuda, icicle, and devices of ICICLE's, such as icicle:CUDA:1".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for BackendChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda => f.write_str("cuda"),
+            Self::Icicle(None) => f.write_str("icicle"),
+            Self::Icicle(Some(name)) => write!(f, "icicle:{name}"),
+        }
+    }
 }
 
 /// Kinds of set-up.
@@ -314,7 +357,12 @@ pub struct Doctor {
     pub memory: Option<Bytes>,
 
     /// What would compute: whether it can be had is part of the answer
-    #[arg(long, value_enum, value_name = "BACKEND", default_value_t)]
+    #[arg(
+        long,
+        value_name = "auto|cpu|cuda|icicle[:DEVICE]",
+        default_value_t,
+        value_parser = clap::value_parser!(BackendChoice)
+    )]
     pub backend: BackendChoice,
 
     /// Threads that would compute
@@ -407,5 +455,16 @@ mod tests {
         assert_eq!(parse("2GiB").unwrap(), Some(Bytes(2 << 30)));
         assert!(parse("2GB").is_err());
         assert!(parse("-1").is_err());
+    }
+
+    #[test]
+    fn a_backend_is_read_as_it_is_written() {
+        for text in ["auto", "cpu", "cuda", "icicle", "icicle:CUDA:0", "icicle:METAL:3"] {
+            assert_eq!(text.parse::<BackendChoice>().expect(text).to_string(), text);
+        }
+        assert_eq!("icicle:CUDA".parse::<BackendChoice>().expect("a kind").to_string(), "icicle:CUDA:0");
+        for wrong in ["", "gpu", "icicle:", "icicle:CUDA:x", "cuda:1", "Icicle"] {
+            assert!(wrong.parse::<BackendChoice>().is_err(), "{wrong}");
+        }
     }
 }

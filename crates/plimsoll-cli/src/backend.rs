@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use plimsoll::Bytes;
 use plimsoll_groth16::backend::{Backend, Cpu};
+use plimsoll_icicle::error::OpenError;
+use plimsoll_icicle::{Device, DeviceName, Library, Options};
 
 use crate::args::BackendChoice;
 use crate::exit::{Exit, Failure};
@@ -30,7 +32,7 @@ pub fn choose(choice: BackendChoice, memory: Option<Bytes>) -> Result<Chosen, Fa
     match choice {
         BackendChoice::Cpu => Ok(cpu("asked for".to_owned())),
         BackendChoice::Cuda => cuda(memory).map_err(|why| unavailable("cuda", &why)),
-        BackendChoice::Icicle => Err(unavailable("icicle", "this program was built without ICICLE")),
+        BackendChoice::Icicle(name) => icicle(name.as_ref(), memory).map_err(|why| unavailable("icicle", &why)),
         BackendChoice::Auto => Ok(cuda(memory).unwrap_or_else(|why| cpu(format!("no CUDA: {why}")))),
     }
 }
@@ -43,11 +45,29 @@ fn unavailable(name: &str, why: &str) -> Failure {
 /// memory.
 pub fn survey() -> [(&'static str, Result<String, String>); 3] {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    [
-        ("cpu", Ok(format!("{threads} threads"))),
-        ("cuda", cuda_devices()),
-        ("icicle", Err("this program was built without ICICLE".to_owned())),
-    ]
+    [("cpu", Ok(format!("{threads} threads"))), ("cuda", cuda_devices()), ("icicle", icicle_devices())]
+}
+
+/// What ICICLE is there, without opening a device of it.
+pub fn icicle_devices() -> Result<String, String> {
+    let library = Library::find(None).map_err(|error| error.to_string())?;
+    let from = library.folder().map_or_else(|| "the system's loader".to_owned(), |folder| folder.display().to_string());
+    let shield = if plimsoll_icicle::IS_SHIELDED { "" } else { ", unshielded from C++ exceptions" };
+    let devices = library.registered().unwrap_or_else(|| "devices that it does not name".to_owned());
+    Ok(format!("{devices}, from {from}, {}{shield}", library.version()))
+}
+
+/// Of the machine's memory, where the device is the processor and nothing was said.
+const ICICLE_CPU_BYTES: Bytes = Bytes(512 << 20);
+
+fn icicle(name: Option<&DeviceName>, memory: Option<Bytes>) -> Result<Chosen, String> {
+    let open = || {
+        let device = Device::open(name, &Options::default())?;
+        let why = device.describe();
+        let memory = memory.or_else(|| (device.name().kind() == "CPU").then_some(ICICLE_CPU_BYTES));
+        Ok::<_, OpenError>(Chosen { backend: Arc::new(device.alone(memory)?), why })
+    };
+    open().map_err(|error| error.to_string())
 }
 
 #[cfg(feature = "cuda")]
@@ -101,7 +121,8 @@ mod tests {
     fn what_was_named_is_used_or_refused() {
         let name = |choice| choose(choice, None).map(|chosen| chosen.backend.name());
         assert_eq!(name(BackendChoice::Cpu).expect("always there"), "cpu");
-        let refused = name(BackendChoice::Icicle).expect_err("not built");
+        let nowhere = "NOWHERE".parse().expect("it could be a device");
+        let refused = name(BackendChoice::Icicle(Some(nowhere))).expect_err("there is no such device");
         assert_eq!(refused.exit, Exit::Usage);
         // On a machine with a device and a program with kernels it is there; otherwise it is an error, and never another.
         match name(BackendChoice::Cuda) {

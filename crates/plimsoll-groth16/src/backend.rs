@@ -18,6 +18,7 @@ mod reference;
 mod scratch;
 
 use std::fmt;
+use std::sync::Arc;
 
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use plimsoll::Reservation;
@@ -27,6 +28,7 @@ pub use self::cpu::curve::AffineCurve;
 pub use self::cpu::field::Coordinate;
 pub use self::reference::Reference;
 use crate::domain::Domain;
+use crate::keys::ProvingKey;
 
 /// The CPU's building blocks, for the rest of this crate.
 pub(crate) mod kernels {
@@ -137,6 +139,10 @@ pub enum BackendError {
 pub trait Backend: Send + Sync + fmt::Debug {
     /// A short name for reports: `cpu`.
     fn name(&self) -> &'static str;
+
+    /// Tells that multiplications with this key's points are to come, again and again: a backend that computes elsewhere may keep
+    /// them there, for as long as others have the key. It recognises them when it is handed slices of the key's own vectors.
+    fn adopt_key(&self, _key: &Arc<ProvingKey>) {}
 
     /// The scratch of [`Backend::ntt`] over a domain of `n` points.
     fn ntt_scratch_bytes(&self, n: usize, threads: usize) -> u64;

@@ -137,6 +137,7 @@ impl Prover {
             HBasis::PowersOfTau => r1cs.domain().clone(),
             HBasis::OddCosetLagrange => r1cs.domain().clone().with_odd_coset(),
         };
+        backend.adopt_key(&key);
         Ok(Self { r1cs, key, backend, domain, synthesis: None, footprint: OnceLock::new(), stop: None })
     }
 

@@ -289,9 +289,9 @@ fn nodes(root: &Root) -> Vec<(String, u64)> {
 }
 
 fn advise(machine: &Machine, args: &Doctor, threads: usize) -> Result<Advice, Failure> {
-    let named = match args.backend {
+    let named = match &args.backend {
         BackendChoice::Cuda => Some("cuda"),
-        BackendChoice::Icicle => Some("icicle"),
+        BackendChoice::Icicle(_) => Some("icicle"),
         BackendChoice::Auto | BackendChoice::Cpu => None,
     };
     if let Some(name) = named {

@@ -2,6 +2,7 @@
 
 mod budget;
 mod faults;
+mod icicle;
 mod interrupt;
 mod key;
 mod main_job;

@@ -1,0 +1,28 @@
+//! `--backend icicle`: refused with every place where it was looked for, and never replaced.
+
+use crate::support::Sandbox;
+
+#[test]
+fn an_icicle_that_is_not_there_is_refused_with_the_place() {
+    let sandbox = Sandbox::new();
+    sandbox.file("letter", 100);
+    let run = |arguments: &[&str]| {
+        let output = sandbox.command(arguments).env("PLIMSOLL_ICICLE_LIB", "/no/such/folder").output();
+        let output = output.expect("it starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, _, text) = run(&["prove", "letter", "--backend", "icicle:CUDA"]);
+    assert_eq!(code, Some(2), "{text}");
+    for part in ["/no/such/folder", "PLIMSOLL_ICICLE_LIB", "--backend cpu always works"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let (code, _, text) = run(&["prove", "letter", "--backend", "icicle:CUDA:first"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("CUDA:1"), "{text}");
+    let (_, text, _) = run(&["doctor", "--json"]);
+    let doctor: serde_json::Value = serde_json::from_str(&text).expect("one object");
+    let icicle = doctor["backends"].as_array().expect("a list").iter().find(|one| one["name"] == "icicle");
+    let why = icicle.expect("it is in the list")["why"].as_str().expect("why not").to_owned();
+    assert!(why.contains("/no/such/folder"), "{why}");
+}

@@ -1,0 +1,154 @@
+//! What was learned of a device: corrections of predictions, and what is gone for good.
+//!
+//! Pure bookkeeping; who asks the device, and who tells the ledger, is [`crate::icicle`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_groth16::backend::CurveGroup;
+
+/// Thousandths: predictions as they are.
+const UNCHANGED: u64 = 1000;
+/// Above this a correction says that something else is the matter.
+const CORRECTION_MAX: u64 = 16_000;
+/// What a failure for want of memory adds, where nobody knows how much was wanting.
+const AFTER_FAILURE: u64 = 1250;
+
+/// Counters and corrections. Relaxed everywhere: each stands for itself.
+#[derive(Debug)]
+pub(crate) struct Account {
+    calls: AtomicU64,
+    undersized: AtomicU64,
+    undersized_bytes_peak: AtomicU64,
+    squeezed: AtomicU64,
+    out_of_memory: AtomicU64,
+    leaked: AtomicU64,
+    g1: AtomicU64,
+    g2: AtomicU64,
+}
+
+/// What [`Account`] has counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Learned {
+    /// Multiplications that were made.
+    pub calls: u64,
+    /// How often one was seen to take more than predicted.
+    pub undersized: u64,
+    /// By how much at the most.
+    pub undersized_bytes_peak: u64,
+    /// How often less was free than a call needs to keep to its plan, because somebody else uses the device.
+    pub squeezed: u64,
+    /// How often the device was out of memory.
+    pub out_of_memory: u64,
+    /// Bytes that failed calls have left behind.
+    pub leaked_bytes: u64,
+    /// What predictions in G1 are multiplied by, in thousandths.
+    pub correction_g1: u64,
+    /// The same in G2.
+    pub correction_g2: u64,
+}
+
+impl Account {
+    pub(crate) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            calls: zero(),
+            undersized: zero(),
+            undersized_bytes_peak: zero(),
+            squeezed: zero(),
+            out_of_memory: zero(),
+            leaked: zero(),
+            g1: AtomicU64::new(UNCHANGED),
+            g2: AtomicU64::new(UNCHANGED),
+        }
+    }
+
+    fn of(&self, group: CurveGroup) -> &AtomicU64 {
+        if group == CurveGroup::G1 { &self.g1 } else { &self.g2 }
+    }
+
+    /// In thousandths, at least 1000.
+    pub(crate) fn correction(&self, group: CurveGroup) -> u64 {
+        self.of(group).load(Ordering::Relaxed)
+    }
+
+    /// A call was predicted to allocate `predicted` bytes, under a correction of `correction`, and was seen to allocate `used`.
+    /// How many that is too many.
+    pub(crate) fn saw(&self, group: CurveGroup, predicted: u64, correction: u64, used: u64) -> u64 {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let over = used.saturating_sub(predicted);
+        if over > 0 {
+            self.undersized.fetch_add(1, Ordering::Relaxed);
+            self.undersized_bytes_peak.fetch_max(over, Ordering::Relaxed);
+            let corrected = u128::from(used) * u128::from(correction);
+            let corrected = u64::try_from(corrected.div_ceil(u128::from(predicted.max(1)))).unwrap_or(u64::MAX);
+            if !mutant!("icicle-learns-nothing") {
+                self.of(group).fetch_max(corrected.min(CORRECTION_MAX), Ordering::Relaxed);
+            }
+        }
+        over
+    }
+
+    /// A call failed for want of memory, under this correction.
+    pub(crate) fn failed(&self, group: CurveGroup, correction: u64) {
+        self.out_of_memory.fetch_add(1, Ordering::Relaxed);
+        let corrected = (correction * AFTER_FAILURE).div_ceil(1000);
+        self.of(group).fetch_max(corrected.min(CORRECTION_MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn squeezed(&self) {
+        self.squeezed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leaked(&self, bytes: u64) {
+        self.leaked.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn learned(&self) -> Learned {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Learned {
+            calls: get(&self.calls),
+            undersized: get(&self.undersized),
+            undersized_bytes_peak: get(&self.undersized_bytes_peak),
+            squeezed: get(&self.squeezed),
+            out_of_memory: get(&self.out_of_memory),
+            leaked_bytes: get(&self.leaked),
+            correction_g1: get(&self.g1),
+            correction_g2: get(&self.g2),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prediction_that_was_too_small_is_counted_and_learned() {
+        let account = Account::new();
+        assert_eq!(account.saw(CurveGroup::G1, 100, 1000, 90), 0);
+        assert_eq!(account.correction(CurveGroup::G1), 1000);
+        assert_eq!(account.saw(CurveGroup::G1, 100, 1000, 130), 30);
+        assert_eq!((account.correction(CurveGroup::G1), account.correction(CurveGroup::G2)), (1300, 1000));
+        // Under the correction it fits; and less is not unlearned.
+        assert_eq!(account.saw(CurveGroup::G1, 130, 1300, 130), 0);
+        assert_eq!(account.saw(CurveGroup::G1, 100, 1000, 101), 1);
+        let learned = account.learned();
+        assert_eq!((learned.correction_g1, learned.calls, learned.undersized), (1300, 4, 2));
+        assert_eq!(learned.undersized_bytes_peak, 30);
+    }
+
+    #[test]
+    fn a_failure_raises_the_correction_from_what_it_failed_with() {
+        let account = Account::new();
+        account.failed(CurveGroup::G2, 1000);
+        account.failed(CurveGroup::G2, 1000);
+        assert_eq!(account.correction(CurveGroup::G2), 1250);
+        account.failed(CurveGroup::G2, 1250);
+        assert_eq!((account.correction(CurveGroup::G2), account.correction(CurveGroup::G1)), (1563, 1000));
+        for _ in 0..100 {
+            account.failed(CurveGroup::G2, account.correction(CurveGroup::G2));
+        }
+        assert_eq!(account.correction(CurveGroup::G2), CORRECTION_MAX);
+    }
+}

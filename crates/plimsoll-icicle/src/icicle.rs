@@ -1,0 +1,302 @@
+//! A device of ICICLE's as a [`Backend`], with every byte of its memory under a ledger.
+//!
+//! Each operation is a job of its own on the device's ledger. Its alternatives are plans, the fastest first; the first that fits is
+//! granted, and those that fit together run beside each other, on streams of one owner's thread. An operation that does not fit
+//! whole is cut; one that does not fit beside others waits.
+//!
+//! | class (each `device.…`) | what | from when to when |
+//! |---|---|---|
+//! | `abc` | vectors and scalars of an operation | the operation |
+//! | `points` | a key's points, in standard form | resident: until others need the room; passing through: the operation |
+//! | `workspace`, `buckets` | what ICICLE allocates for a multiplication, as [predicted](crate::memory) | the operation |
+//! | `margin` | what has to be free so that ICICLE keeps to its plan | until it has made up its mind |
+//! | `domain` | the roots of unity that ICICLE keeps for transforms | until the device is closed; grows |
+//! | `tables` | the powers of a coset's generator, in standard form | until others need the room |
+//! | `check` | what checking the device takes | always |
+//! | `leaked` | what failed calls of ICICLE's have left behind | always |
+//! | `foreign` | what others were seen to hold on the device | until it is seen to be gone |
+//!
+//! What goes wrong:
+//!
+//! - **More was allocated than predicted.** Counted, reported ([`Icicle::learned`]), and learned: the next prediction is larger.
+//! - **Less is free than a call needs to keep to its plan.** It is not made; a smaller plan is, and what is missing is booked.
+//! - **Out of memory**, an exception, an unknown code. What it left half done is drained, what it leaked is booked, and the device
+//!   must give the known answers again before the next call; then the operation is made once more, with a corrected prediction.
+//!   A device that fails the check, or has leaked a quarter of its memory, is given up, and its limits go with it.
+
+mod bases;
+mod books;
+mod multiply;
+mod open;
+mod transforms;
+
+use std::sync::Arc;
+
+use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
+use plimsoll::ledger::{EnterError, Job, SubmitError};
+use plimsoll::{Bytes, Class, Demand, Grant, JobSpec, Ledger, Profile, Reservation, Space};
+use plimsoll_groth16::backend::{
+    Backend, BackendError, CurveGroup, Transform, require_same_length, require_vectors_of,
+};
+use plimsoll_groth16::device::{abc, buckets, points, workspace};
+use plimsoll_groth16::domain::Domain;
+use plimsoll_groth16::keys::ProvingKey;
+
+use self::bases::KnownKey;
+use self::books::Books;
+pub use self::books::Reconciliation;
+use self::open::Opened;
+pub use self::open::{Device, Options};
+use self::transforms::{DomainBook, Table};
+use crate::account::Account;
+pub use crate::account::Learned;
+use crate::error::CallError;
+use crate::memory::Scratch;
+use crate::owner::{DeviceMemory, Owner};
+use crate::trust::Scaling;
+
+/// Held for a moment, by nobody who waits for the ledger meanwhile, unless it says so.
+#[expect(clippy::disallowed_types, reason = "nothing that a model looks at")]
+type Lock<T> = std::sync::Mutex<T>;
+
+fn lock<T>(mutex: &Lock<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Device memory and what pays for it: freed first, returned after.
+#[derive(Debug)]
+struct Buffer {
+    memory: DeviceMemory,
+    _paid: Reservation,
+}
+
+/// A device of ICICLE's that computes with vectors in host memory, under a ledger. Clones are the same device.
+#[derive(Clone, Debug)]
+pub struct Icicle {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    // Dropped in this order: what is on the device, then the device.
+    keys: Lock<Vec<KnownKey>>,
+    tables: Lock<Vec<Table>>,
+    domain: Lock<DomainBook>,
+    books: Lock<Books>,
+    account: Account,
+    owner: Arc<Owner>,
+    ledger: Ledger,
+    number: u16,
+    limit: u64,
+    scratch: Scratch,
+    scaling: Scaling,
+    _check: Reservation,
+    _opened: Opened,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.let_go_of_domain();
+    }
+}
+
+impl Icicle {
+    /// The device's number in the ledger.
+    pub fn number(&self) -> u16 {
+        self.inner.number
+    }
+
+    /// The ledger that grants its memory.
+    pub fn ledger(&self) -> &Ledger {
+        &self.inner.ledger
+    }
+
+    /// The thread that calls it.
+    pub fn owner(&self) -> &Arc<Owner> {
+        &self.inner.owner
+    }
+
+    /// What was counted and learned.
+    pub fn learned(&self) -> Learned {
+        self.inner.account.learned()
+    }
+
+    /// Compares what the device says of its memory with the books, and books what others hold. `None` where the device tells
+    /// nothing. It waits until nothing is under way.
+    pub fn reconcile(&self) -> Option<Reconciliation> {
+        self.inner.reconcile()
+    }
+}
+
+/// A class of this device's memory.
+fn class(name: &'static str, number: u16) -> Class {
+    Class::new(name, Space::device(number))
+}
+
+fn margin(number: u16) -> Class {
+    class("device.margin", number)
+}
+
+/// What an operation was granted, by which of its profiles.
+struct Admitted {
+    // The stage ends, then the job.
+    grant: Grant,
+    _job: Job,
+}
+
+impl Inner {
+    /// Waits for what the first of `demands` that fits says, and for the residencies of `spec`, which `load` loads if that falls to
+    /// this job.
+    fn admit(
+        &self,
+        operation: &'static str,
+        demands: impl Iterator<Item = Demand>,
+        needs: impl FnOnce(JobSpec) -> JobSpec,
+        mut load: impl FnMut(plimsoll::ledger::AnyLoad) -> Result<(), CallError>,
+    ) -> Result<Admitted, BackendError> {
+        let mut profiles =
+            demands.map(|demand| Profile::new().stage(operation, demand.on_lane(self.number), Demand::new()));
+        let first = profiles.next().unwrap_or_default();
+        let spec = needs(profiles.fold(JobSpec::new(operation, first), JobSpec::or));
+        let free = self.limit;
+        let mut job = self.ledger.submit(spec).map_err(|error| match error {
+            SubmitError::NeverFits(never) => {
+                BackendError::DeviceOutOfMemory { operation, wanted: never.claim, free: never.limit - never.retained }
+            }
+            other => self.refused(operation, other.to_string()),
+        })?;
+        let refused = |error: EnterError| self.refused(operation, error.to_string());
+        while let Some(next) = job.load().wait().map_err(refused)? {
+            load(next).map_err(|error| self.told(operation, error, free))?;
+        }
+        let grant = job.enter(0).wait().map_err(refused)?;
+        Ok(Admitted { grant, _job: job })
+    }
+
+    fn refused(&self, operation: &'static str, message: String) -> BackendError {
+        match self.owner.lost() {
+            Some(lost) => BackendError::DeviceLost { operation, message: lost.to_owned() },
+            None => BackendError::Device { operation, message },
+        }
+    }
+
+    /// A failed call in the words of backends; before that the device is looked at, if the call has left doubt.
+    fn told(&self, operation: &'static str, error: CallError, free: u64) -> BackendError {
+        match self.settle(&error) {
+            Ok(()) => error.for_backend(operation, free),
+            Err(lost) => lost.for_backend(operation, free),
+        }
+    }
+
+    /// Device memory that is paid for out of a grant.
+    fn buffer(&self, grant: &mut Grant, class: Class, bytes: u64) -> Result<Buffer, CallError> {
+        let paid = grant.take(class, Bytes(bytes)).map_err(|_| {
+            CallError::refused("allocate", "the job was granted less than it declared; this is a bug of this crate")
+        })?;
+        self.buffer_for(paid)
+    }
+
+    /// Device memory that this reservation pays for.
+    fn buffer_for(&self, paid: Reservation) -> Result<Buffer, CallError> {
+        Ok(Buffer { memory: self.owner.allocate(paid.bytes().0)?, _paid: paid })
+    }
+
+    /// Overwrites what was in a buffer: the witness does not stay in the device's memory, whatever came of the operation.
+    fn erased<R>(&self, buffer: &Buffer, outcome: Result<R, CallError>) -> Result<R, CallError> {
+        if mutant!("icicle-erases-nothing") {
+            return outcome;
+        }
+        let erased = self.owner.call("erase", |scope| scope.erase(buffer.memory.all()));
+        let result = outcome?;
+        erased.map(|()| result)
+    }
+
+    /// Makes an operation once more if its device was out of memory before it had begun, and has been looked at since.
+    fn again(&self, mut operation: impl FnMut() -> Result<(), BackendError>) -> Result<(), BackendError> {
+        match operation() {
+            Err(BackendError::DeviceOutOfMemory { .. }) if self.owner.lost().is_none() => operation(),
+            outcome => outcome,
+        }
+    }
+
+    /// Bytes in the ledger until they are dropped, taken outside of any job.
+    fn keep(&self, name: &'static str, bytes: u64) -> Result<Reservation, CallError> {
+        let reserved = self.ledger.reserve(class(name, self.number), Bytes(bytes)).retained().wait();
+        reserved.map_err(|_| CallError {
+            operation: name,
+            fault: crate::error::Fault::OutOfMemory { code: 0, wanted: Bytes(bytes) },
+        })
+    }
+}
+
+impl Backend for Icicle {
+    fn name(&self) -> &'static str {
+        "icicle"
+    }
+
+    fn adopt_key(&self, key: &Arc<ProvingKey>) {
+        self.inner.adopt_key(key);
+    }
+
+    fn ntt_scratch_bytes(&self, _n: usize, _threads: usize) -> u64 {
+        0
+    }
+
+    fn quotient_scratch_bytes(&self, _n: usize, _threads: usize) -> u64 {
+        0
+    }
+
+    fn msm_scratch_bytes(&self, _group: CurveGroup, _n: usize, _threads: usize) -> u64 {
+        0
+    }
+
+    fn ntt(
+        &self,
+        domain: &Domain,
+        data: &mut [Scalar],
+        transform: Transform,
+        _scratch: &mut Reservation,
+    ) -> Result<(), BackendError> {
+        require_same_length("ntt", domain.size(), data.len())?;
+        self.inner.again(|| self.inner.transform(domain, data, transform))
+    }
+
+    fn quotient_on_coset(
+        &self,
+        domain: &Domain,
+        a: &mut [Scalar],
+        b: &mut [Scalar],
+        c: &mut [Scalar],
+        factor: &Scalar,
+        _scratch: &mut Reservation,
+    ) -> Result<(), BackendError> {
+        require_vectors_of(domain, [a, b, c])?;
+        self.inner.again(|| self.inner.quotient(domain, [&mut *a, &mut *b, &mut *c], factor))
+    }
+
+    fn mul_sub_scale(&self, a: &mut [Scalar], b: &[Scalar], c: &[Scalar], factor: &Scalar) -> Result<(), BackendError> {
+        require_same_length("mul_sub_scale", a.len(), b.len())?;
+        require_same_length("mul_sub_scale", a.len(), c.len())?;
+        self.inner.mul_sub_scale(a, b, c, factor)
+    }
+
+    fn msm_g1(
+        &self,
+        bases: &[G1Affine],
+        scalars: &[Scalar],
+        _scratch: &mut Reservation,
+    ) -> Result<G1Projective, BackendError> {
+        require_same_length("msm", bases.len(), scalars.len())?;
+        self.inner.msm(bases, scalars)
+    }
+
+    fn msm_g2(
+        &self,
+        bases: &[G2Affine],
+        scalars: &[Scalar],
+        _scratch: &mut Reservation,
+    ) -> Result<G2Projective, BackendError> {
+        require_same_length("msm", bases.len(), scalars.len())?;
+        self.inner.msm(bases, scalars)
+    }
+}

@@ -1,0 +1,179 @@
+//! What the device says of its memory, beside what the ledger says.
+
+use plimsoll::{Bytes, Reservation, Space};
+
+use super::{Inner, class, lock};
+use crate::error::{CallError, Fault};
+use crate::memory::domain_bytes;
+use crate::trust::{Doubt, check, drain};
+
+/// A device that has leaked this part of its budget is given up.
+const LEAK_MAX: u64 = 4;
+
+/// What is booked besides jobs.
+#[derive(Debug)]
+pub(super) struct Books {
+    /// What was free when the device was put under the ledger, and nothing was held.
+    free_at_first: Option<u64>,
+    /// What failed calls have left behind.
+    leaked: Vec<Reservation>,
+    /// Of that, what the ledger had no room for yet.
+    leaked_unbooked: u64,
+    /// What others hold.
+    foreign: Option<Reservation>,
+    foreign_bytes: u64,
+}
+
+impl Books {
+    pub(super) fn new(memory: Option<(u64, u64)>) -> Self {
+        let free_at_first = memory.map(|(_, free)| free);
+        Self { free_at_first, leaked: Vec::new(), leaked_unbooked: 0, foreign: None, foreign_bytes: 0 }
+    }
+
+    fn leaked_bytes(&self) -> u64 {
+        self.leaked.iter().map(|reservation| reservation.bytes().0).sum::<u64>() + self.leaked_unbooked
+    }
+}
+
+/// What the device says beside what the books say, with nothing under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reconciliation {
+    /// What the device has.
+    pub total_bytes: u64,
+    /// What it says is free.
+    pub free_bytes: u64,
+    /// What is allocated here: buffers that reservations pay for.
+    pub allocated_bytes: u64,
+    /// What ICICLE keeps for transforms.
+    pub domain_bytes: u64,
+    /// What failed calls have left behind.
+    pub leaked_bytes: u64,
+    /// What is gone besides: somebody else's. It is booked, as far as there is room.
+    pub foreign_bytes: u64,
+    /// What is free beyond what the books say: somebody else has let go of memory.
+    pub surplus_bytes: u64,
+}
+
+impl Inner {
+    fn domain_bytes(&self) -> u64 {
+        self.owner.domain().map_or(0, domain_bytes)
+    }
+
+    /// Bytes that are not free and that nobody here knows of; negative where more is free than at first.
+    fn unexplained(&self, free_at_first: u64, free: u64, leaked: u64) -> i64 {
+        let known = free + self.owner.allocated_bytes() + self.domain_bytes() + leaked;
+        free_at_first as i64 - known as i64
+    }
+
+    pub(super) fn reconcile(&self) -> Option<Reconciliation> {
+        let (total_bytes, free_bytes) = self.owner.call_alone("reconcile", |scope| Ok(scope.memory())).ok()??;
+        let mut books = lock(&self.books);
+        let leaked_bytes = books.leaked_bytes();
+        let unexplained = self.unexplained(books.free_at_first?, free_bytes, leaked_bytes);
+        let foreign_bytes = u64::try_from(unexplained).unwrap_or(0);
+        self.book_foreign(&mut books, foreign_bytes);
+        Some(Reconciliation {
+            total_bytes,
+            free_bytes,
+            allocated_bytes: self.owner.allocated_bytes(),
+            domain_bytes: self.domain_bytes(),
+            leaked_bytes,
+            foreign_bytes,
+            surplus_bytes: u64::try_from(-unexplained).unwrap_or(0),
+        })
+    }
+
+    /// Has the ledger hold as much for others as they hold, where it can.
+    fn book_foreign(&self, books: &mut Books, bytes: u64) {
+        books.foreign_bytes = bytes;
+        books.foreign = None;
+        if bytes > 0 {
+            let snapshot = self.ledger.snapshot();
+            let usage = snapshot.space(Space::device(self.number));
+            let room = usage.map_or(0, |usage| usage.limit.saturating_sub(usage.held).0);
+            // Jobs that hold the rest give it back.
+            books.foreign = self.book("device.foreign", bytes).or_else(|| self.book("device.foreign", bytes.min(room)));
+        }
+    }
+
+    fn book(&self, name: &'static str, bytes: u64) -> Option<Reservation> {
+        let class = class(name, self.number);
+        self.ledger.reserve(class, Bytes(bytes)).name(name).retained().try_now().ok()
+    }
+
+    /// Books what failed calls have left behind and the ledger had no room for.
+    pub(super) fn book_leaks(&self) {
+        let mut books = lock(&self.books);
+        if books.leaked_unbooked > 0
+            && let Some(reservation) = self.book("device.leaked", books.leaked_unbooked)
+        {
+            books.leaked_unbooked = 0;
+            books.leaked.push(reservation);
+        }
+    }
+
+    /// After a call that has failed: looks at the device, if the call has left doubt, and books what it has left behind.
+    ///
+    /// # Errors
+    ///
+    /// That the device was given up.
+    pub(super) fn settle(&self, error: &CallError) -> Result<(), CallError> {
+        if matches!(error.fault, Fault::Squeezed { .. }) {
+            self.account.squeezed();
+            let _ = self.reconcile();
+            return Ok(());
+        }
+        if !self.owner.is_doubted() {
+            if error.is_out_of_memory() {
+                // An allocation was refused that the ledger had granted: somebody else holds more than the books say.
+                let _ = self.reconcile();
+            }
+            return Ok(());
+        }
+        let lost = |message: String| CallError { operation: error.operation, fault: Fault::Lost { message } };
+        if let Err(doubt) = self.look()
+            && !mutant!("icicle-trusts-after-failure")
+        {
+            let message = format!("after `{error}`: {doubt}");
+            self.give_up(message.clone());
+            return Err(lost(message));
+        }
+        self.owner.clear_doubt();
+        let leaked = lock(&self.books).leaked_bytes();
+        if leaked > self.limit / LEAK_MAX {
+            let message = format!("failed calls have leaked {} of its memory; restart the process", Bytes(leaked));
+            self.give_up(message.clone());
+            return Err(lost(message));
+        }
+        Ok(())
+    }
+
+    /// Drains what is left over, measures what is gone, and asks for the known answers.
+    fn look(&self) -> Result<(), Doubt> {
+        drain(&self.owner)?;
+        let free = self.owner.call_alone("look for leaks", |scope| Ok(scope.memory()))?;
+        if let Some((_, free)) = free {
+            let mut books = lock(&self.books);
+            let known = books.leaked_bytes() + books.foreign_bytes;
+            let gone = books.free_at_first.map_or(0, |at_first| self.unexplained(at_first, free, known));
+            if let Ok(leaked @ 1..) = u64::try_from(gone)
+                && !mutant!("icicle-leak-unbooked")
+            {
+                books.leaked_unbooked += leaked;
+                self.account.leaked(leaked);
+            }
+        }
+        self.book_leaks();
+        // Where there is no domain the check makes one, which nobody else must do meanwhile.
+        let _domain = lock(&self.domain);
+        check(&self.owner).map(|_| ())
+    }
+
+    /// Gives the device up: nothing is granted on it any more.
+    fn give_up(&self, message: String) {
+        self.owner.give_up(message);
+        // Refused only where the budget does not name the device.
+        let _ = self.ledger.retire(Space::device(self.number));
+    }
+}

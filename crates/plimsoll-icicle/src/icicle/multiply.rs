@@ -1,0 +1,164 @@
+//! Multi-scalar multiplications: admitted by plan, cut where they have to be, made again once after they were out of memory.
+
+use blstrs::Scalar;
+use group::Group;
+use plimsoll::{Bytes, Demand, Grant, Reservation};
+use plimsoll_groth16::backend::BackendError;
+
+use super::bases::{KeyCurve, Known};
+use super::{Buffer, Inner, abc, buckets, margin, points, workspace};
+use crate::abi::SCALAR_BYTES;
+use crate::convert::{affine_bytes, projective_bytes};
+use crate::error::{CallError, Fault};
+use crate::memory::MsmPlan;
+use crate::owner::{MsmCall, Part};
+
+const WHAT: &str = "msm";
+/// How often a multiplication is begun again, with a larger prediction or a smaller plan.
+const TRIES: u32 = 3;
+
+impl Inner {
+    /// Σ `scalars[i]`·`bases[i]`; as many of the one as of the other.
+    pub(super) fn msm<C: KeyCurve>(&self, bases: &[C], scalars: &[Scalar]) -> Result<C::Curve, BackendError> {
+        if scalars.is_empty() {
+            return Ok(C::Curve::identity());
+        }
+        let known = self.known(bases);
+        // What a plan may take. Less after a call that found less free than its plan needs.
+        let mut limit = self.limit;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            self.book_leaks();
+            let correction = self.account.correction(C::GROUP);
+            let terms = scalars.len() as u64;
+            let ways = MsmPlan::ways(C::GROUP, terms, known.is_some(), self.scratch, correction, limit);
+            if ways.is_empty() {
+                let wanted = MsmPlan::smallest(C::GROUP, terms, known.is_some(), self.scratch, correction);
+                return Err(BackendError::DeviceOutOfMemory { operation: WHAT, wanted, free: limit });
+            }
+            let mut admitted = self.admit(
+                WHAT,
+                ways.iter().map(|plan| self.demand(plan)),
+                |spec| match &known {
+                    Some(known) => spec.needs(&known.residency),
+                    None => spec,
+                },
+                |load| match &known {
+                    Some(known) => self.load_points(load, known),
+                    None => Err(CallError::refused(WHAT, "nothing was to be loaded; this is a bug")),
+                },
+            )?;
+            let plan = ways[admitted.grant.choice()];
+            let made = self.msm_by(&plan, &mut admitted.grant, known.as_ref(), bases, scalars);
+            // Everything is given back before the device is looked at.
+            drop(admitted);
+            let error = match made {
+                Ok(sum) => return Ok(sum),
+                Err(error) => error,
+            };
+            if error.is_out_of_memory() && error.operation == WHAT {
+                self.account.failed(C::GROUP, plan.correction);
+            }
+            if let Err(lost) = self.settle(&error) {
+                return Err(lost.for_backend(WHAT, 0));
+            }
+            match &error.fault {
+                Fault::OutOfMemory { .. } if tries < TRIES => {}
+                Fault::Squeezed { .. } if tries < TRIES => limit = plan.bytes() / 2,
+                _ => return Err(error.for_backend(WHAT, limit)),
+            }
+        }
+    }
+
+    fn demand(&self, plan: &MsmPlan) -> Demand {
+        Demand::new()
+            .bytes(abc(self.number), Bytes(plan.scalar_bytes))
+            .bytes(points(self.number), Bytes(plan.point_bytes))
+            .bytes(workspace(self.number), Bytes(plan.workspace_bytes))
+            .bytes(buckets(self.number), Bytes(plan.bucket_bytes))
+            .bytes(margin(self.number), Bytes(plan.margin_bytes))
+    }
+
+    /// Makes it by this plan, piece by piece.
+    fn msm_by<C: KeyCurve>(
+        &self,
+        plan: &MsmPlan,
+        grant: &mut Grant,
+        known: Option<&Known<C>>,
+        bases: &[C],
+        scalars: &[Scalar],
+    ) -> Result<C::Curve, CallError> {
+        let resident = known.and_then(|known| Some((grant.pinned(&known.residency)?.clone(), known.at)));
+        let scalar_room = self.buffer(grant, abc(self.number), plan.scalar_bytes)?;
+        let point_room = match plan.point_bytes {
+            0 => None,
+            bytes => Some(self.buffer(grant, points(self.number), bytes)?),
+        };
+        let mut margin = Some(grant.take_all(margin(self.number)));
+        let mut sum = C::Curve::identity();
+        let piece = plan.piece as usize;
+        let mut outcome = Ok(());
+        for (index, (bases, scalars)) in bases.chunks(piece).zip(scalars.chunks(piece)).enumerate() {
+            let bytes = scalars.len() as u64 * affine_bytes(C::GROUP);
+            let on_device: Part<'_> = match (&resident, &point_room) {
+                (Some((buffer, at)), _) => buffer.memory.part(at + (index * piece * size_of::<C>()) as u64, bytes),
+                (None, Some(room)) => room.memory.part(0, bytes),
+                (None, None) => {
+                    return Err(CallError::refused(WHAT, "there is no room for points; this is a bug"));
+                }
+            };
+            let is_last = index as u64 + 1 == plan.calls();
+            // ICICLE has made up its mind about the last piece when the call returns.
+            let margin = if is_last { margin.take() } else { None };
+            let pass_through = resident.is_none().then_some(bases);
+            let one = self.msm_piece(plan, &scalar_room, on_device, pass_through, scalars, margin);
+            match one {
+                Ok(one) => sum += one,
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        self.erased(&scalar_room, outcome).map(|()| sum)
+    }
+
+    fn msm_piece<C: KeyCurve>(
+        &self,
+        plan: &MsmPlan,
+        scalar_room: &Buffer,
+        on_device: Part<'_>,
+        bases: Option<&[C]>,
+        scalars: &[Scalar],
+        margin: Option<Reservation>,
+    ) -> Result<C::Curve, CallError> {
+        let group = C::GROUP;
+        let room = scalar_room.memory.part(0, scalars.len() as u64 * SCALAR_BYTES);
+        self.owner.call("copy to the device", |scope| {
+            scope.copy_in(scalars, room)?;
+            if let Some(bases) = bases {
+                scope.copy_in(bases, on_device)?;
+                // Synchronised before they are used.
+                scope.points_to_standard(group, on_device)?;
+            }
+            Ok(())
+        })?;
+        let mut bytes = vec![0_u8; projective_bytes(group) as usize];
+        let predicted = plan.scratch_bytes();
+        let (sum, needed) = (&mut bytes[..], plan.free_bytes_needed());
+        let used = self.owner.call(WHAT, move |scope| {
+            // Dropped when this returns: the call has made up its mind then, and its work goes on.
+            let _margin = margin;
+            scope.require_free(WHAT, needed)?;
+            let before = scope.memory();
+            let (scalars, points, window) = (room, on_device, plan.window);
+            scope.msm(MsmCall { group, scalars, points, window, scratch_bytes: predicted, sum })?;
+            // What it has allocated is seen as long as its work goes on.
+            let after = scope.memory();
+            Ok(before.zip(after).map_or(0, |(before, after)| before.1.saturating_sub(after.1)))
+        })?;
+        self.account.saw(group, predicted, plan.correction, used);
+        C::sum(&bytes).ok_or_else(|| CallError::refused(WHAT, "the device's sum is no point of the curve"))
+    }
+}

@@ -1,0 +1,118 @@
+//! The functions of ICICLE that are used, by name.
+//!
+//! Required ones are those without which nothing can be computed. A library that lacks one is none that this crate knows.
+//! Optional ones are missing in some versions and forks; where one is, another way is gone.
+
+use libloading::os::unix::Library as Loaded;
+
+use crate::abi::{
+    AvailableMemory, Convert, CopyAsync, CreateExtension, CreateStream, DestroyExtension, DeviceCount, LoadBackend,
+    Malloc, MemsetAsync, Msm, Nothing, Ntt, NttInitDomain, OfDevice, OfPointer, RegisteredDevices, SetInt, VecOp,
+};
+use crate::error::OpenError;
+
+macro_rules! symbols {
+    (
+        required { $($field:ident: $type:ty = $name:literal,)+ }
+        optional { $($o_field:ident: $o_type:ty = $o_name:literal,)+ }
+    ) => {
+        /// Addresses of ICICLE's functions.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct Symbols {
+            $(pub(crate) $field: $type,)+
+            $(pub(crate) $o_field: Option<$o_type>,)+
+        }
+
+        impl Symbols {
+            pub(crate) fn of(libraries: &[Loaded]) -> Result<Self, OpenError> {
+                let mut missing: Vec<&'static str> = Vec::new();
+                $(
+                    // SAFETY: the type is that of ICICLE's header for this name.
+                    let $field = unsafe { address::<$type>(libraries, $name) };
+                    if $field.is_none() {
+                        missing.push($name);
+                    }
+                )+
+                let ($(Some($field),)+) = ($($field,)+) else {
+                    return Err(lacking(&missing));
+                };
+                Ok(Self {
+                    $($field,)+
+                    // SAFETY: as above.
+                    $($o_field: unsafe { address::<$o_type>(libraries, $o_name) },)+
+                })
+            }
+        }
+    };
+}
+
+symbols! {
+    required {
+        load_backend_from_env_or_default: Nothing = "icicle_load_backend_from_env_or_default",
+        set_device: OfDevice = "icicle_set_device",
+        malloc: Malloc = "icicle_malloc",
+        free: OfPointer = "icicle_free",
+        copy_to_device_async: CopyAsync = "icicle_copy_to_device_async",
+        copy_to_host_async: CopyAsync = "icicle_copy_to_host_async",
+        create_stream: CreateStream = "icicle_create_stream",
+        destroy_stream: OfPointer = "icicle_destroy_stream",
+        stream_synchronize: OfPointer = "icicle_stream_synchronize",
+        ntt: Ntt = "bls12_381_ntt",
+        ntt_init_domain: NttInitDomain = "bls12_381_ntt_init_domain",
+        ntt_release_domain: Nothing = "bls12_381_ntt_release_domain",
+        vector_mul: VecOp = "bls12_381_vector_mul",
+        vector_sub: VecOp = "bls12_381_vector_sub",
+        msm: Msm = "bls12_381_msm",
+        g2_msm: Msm = "bls12_381_g2_msm",
+        affine_convert_montgomery: Convert = "bls12_381_affine_convert_montgomery",
+        g2_affine_convert_montgomery: Convert = "bls12_381_g2_affine_convert_montgomery",
+    }
+    optional {
+        load_backend: LoadBackend = "icicle_load_backend",
+        is_device_available: OfDevice = "icicle_is_device_available",
+        get_registered_devices: RegisteredDevices = "icicle_get_registered_devices",
+        get_device_count: DeviceCount = "icicle_get_device_count",
+        get_available_memory: AvailableMemory = "icicle_get_available_memory",
+        create_config_extension: CreateExtension = "create_config_extension",
+        destroy_config_extension: DestroyExtension = "destroy_config_extension",
+        config_extension_set_int: SetInt = "config_extension_set_int",
+        memset_async: MemsetAsync = "icicle_memset_async",
+        scalar_mul_vec: VecOp = "bls12_381_scalar_mul_vec",
+        // Not called: they tell generations apart.
+        vector_sum: Nothing = "bls12_381_vector_sum",
+        sumcheck: Nothing = "bls12_381_sumcheck_create",
+        fri: Nothing = "bls12_381_fri_merkle_tree_prove",
+    }
+}
+
+impl Symbols {
+    /// What the library is, by the functions that it has. Releases of one line have the same interface, as far as it is used here;
+    /// whether it is really read that way, [`trust`](crate::trust) tries out.
+    pub(crate) fn version(&self) -> &'static str {
+        match (self.vector_sum.is_some(), self.sumcheck.is_some(), self.fri.is_some()) {
+            (_, _, true) => "the interface of v3.1 to v4.0, with sumcheck and FRI",
+            (_, true, false) => "the interface of v3.1 to v4.0, with sumcheck",
+            (true, false, false) => "the interface of v3.1 to v4.0",
+            (false, false, false) => "the interface of v3.1 to v4.0, or of before",
+        }
+    }
+}
+
+/// The address of a function, in whichever library has it.
+///
+/// # Safety
+///
+/// `F` is a function pointer of the type that this name has.
+unsafe fn address<F: Copy>(libraries: &[Loaded], name: &str) -> Option<F> {
+    // SAFETY: as the caller says. The library is never closed, so the address stays good.
+    libraries.iter().find_map(|library| unsafe { library.get::<F>(name.as_bytes()) }.ok().map(|symbol| *symbol))
+}
+
+fn lacking(missing: &[&str]) -> OpenError {
+    let found = match missing {
+        [one] => format!("it has no function {one}"),
+        [first, rest @ ..] => format!("it has no function {first}, and {} others are missing", rest.len()),
+        [] => unreachable!("called where one is missing"),
+    };
+    OpenError::UnknownVersion { found }
+}

@@ -1,0 +1,369 @@
+//! The one thread that calls ICICLE for a device.
+//!
+//! ICICLE's active device belongs to the thread, new threads start on the processor, and freeing another device's buffer
+//! switches the thread to that device. So each device has one thread, its *owner*, which makes every call for it: workers hand
+//! their calls over and wait. A buffer remembers its owner, and whoever drops it hands the freeing over as well.
+//!
+//! # A call
+//!
+//! ```text
+//!  worker    call(f) ──▶ queue ·············· waits ·································▶ returns
+//!  owner                   ▼ f begins work on a stream │ next call begins on another │ synchronises the first ─▶ tells
+//! ```
+//!
+//! 1. The owner takes a call while it has a stream to spare; the closure begins copies and computations on that stream, and
+//!    returns while they go on.
+//! 2. When there is no further call, or no further stream, the owner synchronises the stream of the oldest one, and tells its
+//!    worker. Calls that must be alone wait for all others first.
+//!
+//! **What a call uses outlives its synchronisation, by type.** A [`Scope`] takes host slices and device memory for `'env`, a
+//! lifetime that began before [`Owner::call`] and ends after it has returned; and that returns after the owner has synchronised,
+//! also where the closure fails or panics. A buffer of the closure's own does not live long enough:
+//!
+//! ```compile_fail
+//! # use plimsoll_icicle::device::{DeviceMemory, Owner};
+//! # fn example(owner: &Owner, memory: &DeviceMemory) {
+//! owner.call("copy", |scope| {
+//!     let local = vec![7_u8; 32];
+//!     scope.copy_in(&local, memory.all())
+//! });
+//! # }
+//! ```
+//!
+//! ```no_run
+//! # use plimsoll_icicle::device::{DeviceMemory, Owner};
+//! # fn example(owner: &Owner, memory: &DeviceMemory) {
+//! let outside = vec![7_u8; 32];
+//! owner.call("copy", |scope| scope.copy_in(&outside, memory.all()));
+//! # }
+//! ```
+
+mod memory;
+mod scope;
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle, ThreadId};
+
+pub use self::memory::{DeviceMemory, Part};
+use self::scope::Here;
+
+pub(crate) use self::scope::registered;
+pub use self::scope::{MsmCall, Plain, Scope};
+use crate::error::{CallError, Fault, OpenError};
+use crate::library::Library;
+use crate::name::DeviceName;
+
+/// A device of ICICLE's and the thread that calls it. Dropping the last handle lets the thread finish and end.
+pub struct Owner {
+    library: &'static Library,
+    name: DeviceName,
+    /// `None` once it is being dropped.
+    queue: Option<Sender<Message>>,
+    handle: Option<JoinHandle<()>>,
+    thread: ThreadId,
+    shared: Arc<Shared>,
+}
+
+/// What owner and workers both look at.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Why the device was given up.
+    lost: OnceLock<String>,
+    /// Bytes of device memory that are allocated.
+    allocated: AtomicU64,
+    /// The logarithm of the domain's size, plus one; 0 without a domain.
+    domain: AtomicU32,
+    /// Whether something was left half done, so that the device must be looked at before it is trusted again.
+    doubted: AtomicBool,
+    /// Calls that were handed over.
+    handed_over: AtomicU64,
+    /// The most calls that were under way at once.
+    under_way_peak: AtomicU32,
+}
+
+/// A call on its way to the owner.
+struct Message {
+    // Dropped in this order, should the owner end with messages in its queue: what the job borrows is let go before the worker
+    // hears of it.
+    job: Job<'static>,
+    tell: SyncSender<Result<(), CallError>>,
+    alone: bool,
+    operation: &'static str,
+}
+
+type Job<'env> = Box<dyn FnOnce(&mut Here, usize) + Send + 'env>;
+
+impl Owner {
+    /// Starts the thread, which makes the device its own and opens so many streams.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such device, or its licence does not hold.
+    pub fn start(library: &'static Library, name: &DeviceName, streams: usize) -> Result<Arc<Owner>, OpenError> {
+        let (queue, messages) = channel::<Message>();
+        let (opened, is_open) = sync_channel(1);
+        let shared = Arc::new(Shared::default());
+        let body = {
+            let (shared, name) = (shared.clone(), name.clone());
+            move || match Here::open(library, &name, streams.max(1), shared) {
+                Ok(mut here) => {
+                    let _ = opened.send(Ok(()));
+                    live(&mut here, &messages);
+                    here.close();
+                }
+                Err(error) => drop(opened.send(Err(error))),
+            }
+        };
+        let handle = thread::Builder::new().name(format!("icicle-{name}")).spawn(body);
+        let handle = handle.map_err(|error| OpenError::Thread { message: error.to_string() })?;
+        let ended = || OpenError::Thread { message: "it ended at once".to_owned() };
+        let opened = is_open.recv().unwrap_or_else(|_| Err(ended()));
+        let thread = handle.thread().id();
+        if let Err(error) = opened {
+            let _ = handle.join();
+            return Err(error);
+        }
+        let (queue, handle) = (Some(queue), Some(handle));
+        Ok(Arc::new(Owner { library, name: name.clone(), queue, handle, thread, shared }))
+    }
+
+    /// The device.
+    pub fn name(&self) -> &DeviceName {
+        &self.name
+    }
+
+    /// The libraries.
+    pub fn library(&self) -> &'static Library {
+        self.library
+    }
+
+    /// Runs `f` on the owner's thread, perhaps beside others, and returns when all that it began is done.
+    ///
+    /// # Errors
+    ///
+    /// Those of `f`, or what synchronising says.
+    ///
+    /// # Panics
+    ///
+    /// If `f` does.
+    pub fn call<'env, R: Send + 'env>(
+        &self,
+        operation: &'static str,
+        f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R, CallError> + Send + 'env,
+    ) -> Result<R, CallError> {
+        self.hand_over(operation, false, f)
+    }
+
+    /// The same, with nothing else under way.
+    ///
+    /// # Errors
+    ///
+    /// As [`Owner::call`].
+    pub fn call_alone<'env, R: Send + 'env>(
+        &self,
+        operation: &'static str,
+        f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R, CallError> + Send + 'env,
+    ) -> Result<R, CallError> {
+        self.hand_over(operation, true, f)
+    }
+
+    fn hand_over<'env, R: Send + 'env>(
+        &self,
+        operation: &'static str,
+        alone: bool,
+        f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R, CallError> + Send + 'env,
+    ) -> Result<R, CallError> {
+        assert!(!self.is_here(), "a call from within a call would wait for itself");
+        let mut outcome: Option<thread::Result<Result<R, CallError>>> = None;
+        let place = &mut outcome;
+        let job: Job<'_> = Box::new(move |here, stream| {
+            let mut scope = Scope { here, stream, env: PhantomData::<Cell<&'env ()>> };
+            *place = Some(catch_unwind(AssertUnwindSafe(|| f(&mut scope))));
+        });
+        let synchronised = self.run(operation, alone, job);
+        match (outcome, synchronised) {
+            (Some(Err(panic)), _) => resume_unwind(panic),
+            (Some(Ok(Err(error))), _) => Err(error),
+            (_, Err(error)) => Err(error),
+            (Some(Ok(Ok(value))), Ok(())) => Ok(value),
+            (None, Ok(())) => unreachable!("what was synchronised was run"),
+        }
+    }
+
+    /// Hands a job over and waits until it was run and synchronised, or dropped.
+    fn run(&self, operation: &'static str, alone: bool, job: Job<'_>) -> Result<(), CallError> {
+        if let Some(error) = self.loss(operation) {
+            return Err(error);
+        }
+        // SAFETY: a lifetime is all that is changed. The job borrows from the caller for longer than this function runs, and this
+        // function returns only after the job is gone: the owner runs it (which consumes it) before it tells, and where it never
+        // does, the message is dropped, the job before `tell`, whose end is what `recv` then reports. A send that fails gives
+        // the message back, and it is dropped here.
+        let job: Job<'static> = unsafe { std::mem::transmute::<Job<'_>, Job<'static>>(job) };
+        let (tell, told) = sync_channel(1);
+        let sent = self.queue.as_ref().map(|queue| queue.send(Message { job, tell, alone, operation }));
+        let gone = || {
+            let message = "its thread has ended".to_owned();
+            CallError { operation, fault: Fault::Lost { message } }
+        };
+        self.shared.handed_over.fetch_add(1, Ordering::Relaxed);
+        match sent {
+            Some(Ok(())) => told.recv().unwrap_or_else(|_| Err(gone())),
+            Some(Err(_)) | None => Err(gone()),
+        }
+    }
+
+    /// Whether this is the owner's thread.
+    fn is_here(&self) -> bool {
+        thread::current().id() == self.thread
+    }
+
+    /// Allocates device memory.
+    ///
+    /// # Errors
+    ///
+    /// As ICICLE says: [`Fault::OutOfMemory`] leaves the device as it was.
+    pub fn allocate(self: &Arc<Self>, bytes: u64) -> Result<DeviceMemory, CallError> {
+        let address = self.call("allocate", move |scope| scope.allocate(bytes))?;
+        Ok(DeviceMemory::new(self.clone(), address, bytes))
+    }
+
+    /// What the device says of its memory, total and free; `None` where it says nothing.
+    pub fn memory(&self) -> Option<(u64, u64)> {
+        self.call("ask for free memory", |scope| Ok(scope.memory())).ok().flatten()
+    }
+
+    /// Bytes that are allocated here, without what ICICLE takes by itself.
+    pub fn allocated_bytes(&self) -> u64 {
+        // Relaxed, here and below: counts and marks that carry nothing with them.
+        self.shared.allocated.load(Ordering::Relaxed)
+    }
+
+    /// The largest transform that the device's domain serves, as a logarithm.
+    pub fn domain(&self) -> Option<u32> {
+        self.shared.domain.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// How many calls were handed over so far.
+    pub fn handed_over(&self) -> u64 {
+        self.shared.handed_over.load(Ordering::Relaxed)
+    }
+
+    /// The most calls that were under way at once.
+    pub fn under_way_peak(&self) -> u32 {
+        self.shared.under_way_peak.load(Ordering::Relaxed)
+    }
+
+    /// Whether something was left half done since [`Owner::clear_doubt`].
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.shared.doubted.load(Ordering::Relaxed)
+    }
+
+    /// The device was looked at, and is well.
+    pub(crate) fn clear_doubt(&self) {
+        self.shared.doubted.store(false, Ordering::Relaxed);
+    }
+
+    /// Gives the device up, once and for all.
+    pub(crate) fn give_up(&self, message: String) {
+        self.shared.give_up(message);
+    }
+
+    /// Why the device was given up, if it was.
+    pub fn lost(&self) -> Option<&str> {
+        self.shared.lost.get().map(String::as_str)
+    }
+
+    fn loss(&self, operation: &'static str) -> Option<CallError> {
+        let message = self.lost()?.to_owned();
+        Some(CallError { operation, fault: Fault::Lost { message } })
+    }
+}
+
+impl Shared {
+    fn give_up(&self, message: String) {
+        // Whoever is first says why.
+        let _ = self.lost.set(message);
+    }
+
+    /// Notes what an error leaves behind.
+    fn note<R>(&self, result: Result<R, CallError>) -> Result<R, CallError> {
+        if let Err(error) = &result
+            && error.leaves_doubt()
+        {
+            self.doubted.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+}
+
+/// A call whose work goes on.
+struct UnderWay {
+    stream: usize,
+    tell: SyncSender<Result<(), CallError>>,
+    operation: &'static str,
+}
+
+/// The owner's life.
+fn live(here: &mut Here, messages: &Receiver<Message>) {
+    let mut under_way: VecDeque<UnderWay> = VecDeque::new();
+    loop {
+        let next = if under_way.is_empty() {
+            match messages.recv() {
+                Ok(message) => Some(message),
+                Err(_) => return,
+            }
+        } else if here.has_stream() {
+            messages.try_recv().ok()
+        } else {
+            None
+        };
+        let Some(Message { job, tell, alone, operation }) = next else {
+            if let Some(first) = under_way.pop_front() {
+                finish(here, first);
+            }
+            continue;
+        };
+        if alone {
+            under_way.drain(..).for_each(|call| finish(here, call));
+        }
+        let stream = here.take_stream();
+        job(here, stream);
+        under_way.push_back(UnderWay { stream, tell, operation });
+        here.note_under_way(under_way.len());
+        if alone {
+            under_way.drain(..).for_each(|call| finish(here, call));
+        }
+    }
+}
+
+/// Waits until what a call began is done, and tells who waits for it.
+fn finish(here: &mut Here, call: UnderWay) {
+    let synchronised = here.synchronise(call.stream, call.operation);
+    // Nobody is there any more only if its thread is gone, with all that it had lent.
+    let _ = call.tell.send(synchronised);
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(handle) = self.handle.take()
+            && !self.is_here()
+        {
+            // The thread contains the panics of its calls.
+            let _ = handle.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Owner").field("device", &self.name).field("lost", &self.lost()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,637 @@
+//! What a call can do, on the owner's thread. Each of ICICLE's functions is called here and nowhere else, with arguments that
+//! have been looked at: it ends the process on many that it does not like.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use blstrs::Scalar;
+use ff::{Field, PrimeField};
+use plimsoll::Bytes;
+use plimsoll_groth16::backend::CurveGroup;
+
+use super::{Part, Shared};
+use crate::abi::{Code, MsmConfig, NttConfig, NttInitDomainConfig, Padded, SCALAR_BYTES, VecOp, VecOpsConfig, code};
+use crate::convert::{affine_bytes, projective_bytes};
+use crate::error::{CallError, Fault, OpenError};
+use crate::library::Library;
+use crate::name::DeviceName;
+use crate::shield::shielded;
+
+/// What of host memory may be copied to a device and back, byte for byte.
+///
+/// # Safety
+///
+/// The type has no padding and no pointers, and any bytes are one of its values as far as Rust is concerned.
+pub unsafe trait Plain: Copy + Send + Sync {}
+
+// SAFETY: bytes.
+unsafe impl Plain for u8 {}
+// SAFETY: a `blst_fr` is four words.
+unsafe impl Plain for Scalar {}
+// SAFETY: a `blst_p1_affine` is twelve words.
+unsafe impl Plain for blstrs::G1Affine {}
+// SAFETY: a `blst_p2_affine` is twenty-four words.
+unsafe impl Plain for blstrs::G2Affine {}
+
+const _: () = assert!(size_of::<Scalar>() == 32);
+const _: () = assert!(size_of::<blstrs::G1Affine>() == 96);
+const _: () = assert!(size_of::<blstrs::G2Affine>() == 192);
+
+/// The key under which the CUDA backend looks for the number of chunks.
+const CHUNKS_KEY: &std::ffi::CStr = c"nof_chunks";
+/// Roots of unity have orders up to 2^32, and domains are one smaller.
+const DOMAIN_MAX: u32 = 31;
+/// The order in which a transform reads and writes: natural.
+const NATURAL: c_int = 0;
+
+/// The owner's own things. They never leave its thread.
+pub(super) struct Here {
+    library: &'static Library,
+    shared: Arc<Shared>,
+    streams: Vec<Stream>,
+    idle: Vec<usize>,
+}
+
+/// A stream, and what is let go when it has been synchronised.
+struct Stream {
+    handle: *mut c_void,
+    extensions: Vec<*mut c_void>,
+}
+
+fn check(operation: &'static str, wanted: u64, call: impl FnMut() -> Code) -> Result<(), CallError> {
+    match shielded(call) {
+        Ok(code::SUCCESS) => Ok(()),
+        Ok(code) => Err(CallError::from_code(operation, code, wanted)),
+        Err(exception) => Err(CallError::thrown(operation, exception)),
+    }
+}
+
+/// Frees device memory. The calling thread is the owner's.
+pub(super) fn free(library: &Library, shared: &Shared, address: usize, bytes: u64) -> Result<(), CallError> {
+    let free = library.symbols.free;
+    // SAFETY: the address came from `icicle_malloc` on this thread, and whoever had it has let go of it.
+    check("free", 0, || unsafe { free(address as *mut c_void) })?;
+    shared.allocated.fetch_sub(bytes, Ordering::Relaxed);
+    Ok(())
+}
+
+impl Here {
+    /// Makes the device this thread's.
+    pub(super) fn open(
+        library: &'static Library,
+        name: &DeviceName,
+        streams: usize,
+        shared: Arc<Shared>,
+    ) -> Result<Self, OpenError> {
+        let symbols = &library.symbols;
+        let raw = name.raw();
+        let raw = &raw const raw;
+        let refused = |message: String| OpenError::NoSuchDevice {
+            wanted: name.to_string(),
+            registered: registered(library).unwrap_or_else(|| "none that it would name".to_owned()),
+            message,
+        };
+        // Setting a device for which there is no backend throws in some versions, so this is asked first. That it answers 0 says
+        // little: it does so without a driver too.
+        if let Some(is_available) = symbols.is_device_available {
+            // SAFETY: a function of ICICLE's with a device to read.
+            check("look for the device", 0, || unsafe { is_available(raw) })
+                .map_err(|error| refused(error.fault.to_string()))?;
+        }
+        let set_device = symbols.set_device;
+        // SAFETY: as above.
+        check("set the device", 0, || unsafe { set_device(raw) }).map_err(|error| match error.fault {
+            Fault::Licence => OpenError::Licence { device: name.to_string() },
+            fault => refused(fault.to_string()),
+        })?;
+        if let Some(get_device_count) = symbols.get_device_count {
+            let mut count: c_int = 0;
+            let place = &raw mut count;
+            // SAFETY: a function of ICICLE's with a number to write.
+            let counted = check("count devices", 0, || unsafe { get_device_count(place) });
+            if counted.is_ok() && count <= c_int::from(name.id()) {
+                return Err(refused(format!("there are {count} of that kind")));
+            }
+        }
+        let mut here = Self { library, shared, streams: Vec::new(), idle: Vec::new() };
+        for _ in 0..streams {
+            here.open_stream()?;
+        }
+        Ok(here)
+    }
+
+    fn open_stream(&mut self) -> Result<(), CallError> {
+        let create = self.library.symbols.create_stream;
+        let mut handle: *mut c_void = null_mut();
+        let place = &raw mut handle;
+        // SAFETY: a function of ICICLE's with a pointer to write.
+        let created = check("create a stream", 0, || unsafe { create(place) });
+        match created {
+            // The processor has none, and does everything at once.
+            Ok(()) | Err(CallError { fault: Fault::NotImplemented, .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.idle.push(self.streams.len());
+        self.streams.push(Stream { handle, extensions: Vec::new() });
+        Ok(())
+    }
+
+    pub(super) fn has_stream(&self) -> bool {
+        !self.idle.is_empty()
+    }
+
+    pub(super) fn take_stream(&mut self) -> usize {
+        self.idle.pop().expect("the owner takes a call only where there is a stream to spare")
+    }
+
+    pub(super) fn note_under_way(&self, count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.shared.under_way_peak.fetch_max(count, Ordering::Relaxed);
+    }
+
+    /// Waits for a stream, and has it to spare again.
+    pub(super) fn synchronise(&mut self, stream: usize, operation: &'static str) -> Result<(), CallError> {
+        let synchronize = self.library.symbols.stream_synchronize;
+        let handle = self.streams[stream].handle;
+        // SAFETY: a function of ICICLE's with a stream of this device, or the null stream.
+        let wait = || check(operation, 0, || unsafe { synchronize(handle) });
+        let first = wait();
+        if first.is_err()
+            && let Err(error) = wait()
+        {
+            // Nobody can tell what is still under way.
+            self.shared.give_up(format!("it does not say any more when it is done: {error}"));
+        }
+        if let Some(destroy) = self.library.symbols.destroy_config_extension {
+            for extension in self.streams[stream].extensions.drain(..) {
+                // SAFETY: made by `create_config_extension`, and used by a call that is over.
+                let _ = shielded(|| {
+                    unsafe { destroy(extension) };
+                    code::SUCCESS
+                });
+            }
+        }
+        self.idle.push(stream);
+        self.shared.note(first)
+    }
+
+    /// Lets the streams go, at the thread's end.
+    pub(super) fn close(&mut self) {
+        let destroy = self.library.symbols.destroy_stream;
+        for stream in self.streams.drain(..).filter(|stream| !stream.handle.is_null()) {
+            // SAFETY: a stream of this device, which has been synchronised.
+            let _ = check("destroy a stream", 0, || unsafe { destroy(stream.handle) });
+        }
+    }
+}
+
+/// The kinds of devices that ICICLE has backends for.
+pub(crate) fn registered(library: &Library) -> Option<String> {
+    let get = library.symbols.get_registered_devices?;
+    let mut text = [0_u8; 512];
+    let (place, len) = (text.as_mut_ptr(), text.len() - 1);
+    // SAFETY: a function of ICICLE's with so many bytes to write.
+    check("list devices", 0, || unsafe { get(place.cast(), len) }).ok()?;
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    Some(String::from_utf8_lossy(text).into_owned()).filter(|text| !text.is_empty())
+}
+
+/// One multiplication.
+#[derive(Debug)]
+pub struct MsmCall<'env> {
+    /// The group.
+    pub group: CurveGroup,
+    /// Montgomery form, 32 bytes each.
+    pub scalars: Part<'env>,
+    /// Standard form, 96 or 192 bytes each, as many as scalars.
+    pub points: Part<'env>,
+    /// The window's bits.
+    pub window: u32,
+    /// What the call is expected to allocate: told where it fails for want of it.
+    pub scratch_bytes: u64,
+    /// Where the sum goes, in homogeneous coordinates and standard form: 144 or 288 bytes.
+    pub sum: &'env mut [u8],
+}
+
+/// What a call can do. Everything that it begins is done when [`Owner::call`](super::Owner::call) returns.
+pub struct Scope<'here, 'env> {
+    pub(super) here: &'here mut Here,
+    pub(super) stream: usize,
+    /// Invariant: what is used lives for `'env`.
+    pub(super) env: PhantomData<Cell<&'env ()>>,
+}
+
+impl<'env> Scope<'_, 'env> {
+    fn stream(&self) -> *mut c_void {
+        self.here.streams[self.stream].handle
+    }
+
+    fn note<R>(&self, result: Result<R, CallError>) -> Result<R, CallError> {
+        self.here.shared.note(result)
+    }
+
+    pub(super) fn allocate(&mut self, bytes: u64) -> Result<usize, CallError> {
+        let malloc = self.here.library.symbols.malloc;
+        let mut address: *mut c_void = null_mut();
+        let place = &raw mut address;
+        let size = bytes.max(1) as usize;
+        // SAFETY: a function of ICICLE's with a pointer to write.
+        // Where it fails the device is as it was, so this leaves no doubt.
+        check("allocate", bytes, || unsafe { malloc(place, size) })?;
+        if address.is_null() {
+            return Err(CallError::from_code("allocate", code::ALLOCATION_FAILED, bytes));
+        }
+        self.here.shared.allocated.fetch_add(bytes, Ordering::Relaxed);
+        Ok(address as usize)
+    }
+
+    pub(super) fn free(&mut self, address: usize, bytes: u64) -> Result<(), CallError> {
+        let freed = free(self.here.library, &self.here.shared, address, bytes);
+        self.note(freed)
+    }
+
+    /// What the device says of its memory, total and free.
+    pub fn memory(&mut self) -> Option<(u64, u64)> {
+        let get = self.here.library.symbols.get_available_memory?;
+        let (mut total, mut free) = (0_usize, 0_usize);
+        let (total_place, free_place) = (&raw mut total, &raw mut free);
+        // SAFETY: a function of ICICLE's with two numbers to write.
+        check("ask for free memory", 0, || unsafe { get(total_place, free_place) }).ok()?;
+        (total > 0).then_some((total as u64, free as u64))
+    }
+
+    /// Begins to copy to the device.
+    ///
+    /// # Errors
+    ///
+    /// If it does not fit, or ICICLE says so.
+    pub fn copy_in<T: Plain>(&mut self, from: &'env [T], to: Part<'env>) -> Result<(), CallError> {
+        let bytes = size_of_val(from);
+        if bytes as u64 > to.bytes() {
+            return Err(CallError::refused("copy to the device", "more is to be copied than there is room for"));
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (copy, stream) = (self.here.library.symbols.copy_to_device_async, self.stream());
+        let (to, from) = (to.address() as *mut c_void, from.as_ptr().cast());
+        // SAFETY: so many bytes are there on both sides, and stay there until the stream is synchronised.
+        let copied = check("copy to the device", 0, || unsafe { copy(to, from, bytes, stream) });
+        self.note(copied)
+    }
+
+    /// Begins to copy from the device.
+    ///
+    /// # Errors
+    ///
+    /// If there is not so much, or ICICLE says so.
+    pub fn copy_out<T: Plain>(&mut self, from: Part<'env>, to: &'env mut [T]) -> Result<(), CallError> {
+        let bytes = size_of_val(to);
+        if bytes as u64 > from.bytes() {
+            return Err(CallError::refused("copy from the device", "more is to be copied than there is"));
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (copy, stream) = (self.here.library.symbols.copy_to_host_async, self.stream());
+        let (to, from) = (to.as_mut_ptr().cast(), from.address() as *const c_void);
+        // SAFETY: as in `copy_in`; any bytes are a value of `T`.
+        let copied = check("copy from the device", 0, || unsafe { copy(to, from, bytes, stream) });
+        self.note(copied)
+    }
+
+    /// Begins to overwrite what was secret with zeros.
+    ///
+    /// # Errors
+    ///
+    /// If ICICLE says so.
+    pub fn erase(&mut self, part: Part<'env>) -> Result<(), CallError> {
+        static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        let stream = self.stream();
+        if let Some(memset) = self.here.library.symbols.memset_async {
+            let (address, bytes) = (part.address() as *mut c_void, part.bytes() as usize);
+            // SAFETY: so many bytes are there until the stream is synchronised.
+            let set = check("erase", 0, || unsafe { memset(address, 0, bytes, stream) });
+            return self.note(set);
+        }
+        let mut at = 0;
+        while at < part.bytes() {
+            let bytes = (part.bytes() - at).min(ZEROS.len() as u64);
+            let copy = self.here.library.symbols.copy_to_device_async;
+            let to = (part.address() + at as usize) as *mut c_void;
+            // SAFETY: so many bytes are there on both sides until the stream is synchronised.
+            let copied = check("erase", 0, || unsafe { copy(to, ZEROS.as_ptr().cast(), bytes as usize, stream) });
+            self.note(copied)?;
+            at += bytes;
+        }
+        Ok(())
+    }
+
+    /// Begins a multiplication. Its points are on the device and in standard form, always: with points in host memory, or in
+    /// Montgomery form, some backends compute wrong sums without an error.
+    ///
+    /// # Errors
+    ///
+    /// As ICICLE says.
+    pub fn msm(&mut self, call: MsmCall<'env>) -> Result<(), CallError> {
+        const WHAT: &str = "msm";
+        let MsmCall { group, scalars, points, window, scratch_bytes, sum } = call;
+        let terms = scalars.bytes() / SCALAR_BYTES;
+        if terms == 0 || scalars.bytes() % SCALAR_BYTES != 0 {
+            return Err(CallError::refused(WHAT, "ICICLE does not survive a multiplication without terms"));
+        }
+        let Ok(count) = c_int::try_from(terms) else {
+            return Err(CallError::refused(WHAT, "ICICLE counts terms in 31 bits; cut the multiplication"));
+        };
+        if points.bytes() != terms * affine_bytes(group) || sum.len() as u64 != projective_bytes(group) {
+            return Err(CallError::refused(WHAT, "there are not as many points as scalars"));
+        }
+        if !(1..=24).contains(&window) {
+            return Err(CallError::refused(WHAT, "windows have 1 to 24 bits"));
+        }
+        let config = Padded::new(MsmConfig {
+            stream: self.stream(),
+            precompute_factor: 1,
+            c: window as c_int,
+            bitsize: 255,
+            batch_size: 1,
+            points_shared: true,
+            scalars_on_device: true,
+            scalars_montgomery: true,
+            points_on_device: true,
+            points_montgomery: false,
+            results_on_device: false,
+            is_async: true,
+            ext: self.one_chunk(),
+        });
+        let symbols = &self.here.library.symbols;
+        let msm = if group == CurveGroup::G1 { symbols.msm } else { symbols.g2_msm };
+        let (scalars, points) = (scalars.address() as *const c_void, points.address() as *const c_void);
+        let (config, sum) = (&raw const config.config, sum.as_mut_ptr().cast());
+        // SAFETY: so many scalars and points are on this device, and there is room for the sum, until the stream is synchronised.
+        // The configuration is read during the call; its extension is kept until then.
+        let begun = check(WHAT, scratch_bytes, || unsafe { msm(scalars, points, count, config, sum) });
+        self.note(begun)
+    }
+
+    /// An extension that says: in one chunk. Null where there are no extensions; then a backend has but one way.
+    fn one_chunk(&mut self) -> *mut c_void {
+        let symbols = &self.here.library.symbols;
+        let (Some(create), Some(set), Some(_)) =
+            (symbols.create_config_extension, symbols.config_extension_set_int, symbols.destroy_config_extension)
+        else {
+            return null_mut();
+        };
+        let mut extension = null_mut();
+        let place = &mut extension;
+        let made = shielded(|| {
+            // SAFETY: functions of ICICLE's; the key ends with a zero.
+            unsafe {
+                *place = create();
+                if !place.is_null() {
+                    set(*place, CHUNKS_KEY.as_ptr(), 1);
+                }
+            }
+            code::SUCCESS
+        });
+        if !extension.is_null() {
+            self.here.streams[self.stream].extensions.push(extension);
+        }
+        made.map_or(null_mut(), |_| extension)
+    }
+
+    /// Begins to take points out of Montgomery form, in place.
+    ///
+    /// # Errors
+    ///
+    /// As ICICLE says.
+    pub fn points_to_standard(&mut self, group: CurveGroup, points: Part<'env>) -> Result<(), CallError> {
+        const WHAT: &str = "convert points";
+        if points.bytes() % affine_bytes(group) != 0 {
+            return Err(CallError::refused(WHAT, "a part of a point is none"));
+        }
+        let count = points.bytes() / affine_bytes(group);
+        if count == 0 {
+            return Ok(());
+        }
+        let symbols = &self.here.library.symbols;
+        let convert = match group {
+            CurveGroup::G1 => symbols.affine_convert_montgomery,
+            CurveGroup::G2 => symbols.g2_affine_convert_montgomery,
+        };
+        let config = self.vector_config(1);
+        let (points, config) = (points.address() as *mut c_void, &raw const config.config);
+        // SAFETY: so many points are on this device, until the stream is synchronised.
+        let begun = check(WHAT, 0, || unsafe { convert(points, count, false, config, points) });
+        self.note(begun)
+    }
+
+    /// A configuration for vectors on the device, inputs and output: conversions look at both.
+    fn vector_config(&self, batch: c_int) -> Padded<VecOpsConfig> {
+        Padded::new(VecOpsConfig {
+            stream: self.stream(),
+            a_on_device: true,
+            b_on_device: true,
+            result_on_device: true,
+            is_async: true,
+            batch_size: batch,
+            columns_batch: false,
+            ext: null_mut(),
+        })
+    }
+
+    /// Makes the device's domain, for transforms up to 2^`log_size`. A device that has one must let go of it first: ICICLE
+    /// keeps the first, says that all is well, and throws later.
+    ///
+    /// # Errors
+    ///
+    /// As ICICLE says.
+    pub fn init_domain(&mut self, log_size: u32) -> Result<(), CallError> {
+        const WHAT: &str = "make the domain";
+        if log_size > DOMAIN_MAX {
+            return Err(CallError::refused(WHAT, "the field has no roots of unity of that order"));
+        }
+        if self.here.shared.domain.load(Ordering::Relaxed) != 0 {
+            return Err(CallError::refused(WHAT, "the device has a domain already; let go of it first"));
+        }
+        let root = root_of_unity(log_size).to_bytes_le();
+        let config = Padded::new(NttInitDomainConfig { stream: null_mut(), is_async: false, ext: null_mut() });
+        let (init, config) = (self.here.library.symbols.ntt_init_domain, &raw const config.config);
+        let root = root.as_ptr().cast();
+        let wanted = crate::memory::domain_bytes(log_size);
+        // SAFETY: a function of ICICLE's with a scalar and a configuration to read.
+        let made = check(WHAT, wanted, || unsafe { init(root, config) });
+        if made.is_ok() {
+            self.here.shared.domain.store(log_size + 1, Ordering::Relaxed);
+        }
+        self.note(made)
+    }
+
+    /// Lets go of the domain, of what there is of it. Where there is none ICICLE may say so.
+    ///
+    /// # Errors
+    ///
+    /// As ICICLE says.
+    pub fn release_domain(&mut self) -> Result<(), CallError> {
+        let release = self.here.library.symbols.ntt_release_domain;
+        self.here.shared.domain.store(0, Ordering::Relaxed);
+        // SAFETY: a function of ICICLE's without arguments.
+        check("release the domain", 0, || unsafe { release() })
+    }
+
+    /// Begins a transform in place, of a vector in any form that is linear in its values, Montgomery's included. `coset` is a
+    /// power of the domain's root: for another ICICLE computes a table on the host, for each call.
+    ///
+    /// # Errors
+    ///
+    /// Without a domain that is large enough; as ICICLE says.
+    pub fn ntt(&mut self, data: Part<'env>, inverse: bool, coset: Option<&Scalar>) -> Result<(), CallError> {
+        const WHAT: &str = "transform";
+        let len = data.bytes() / SCALAR_BYTES;
+        if !len.is_power_of_two() || data.bytes() % SCALAR_BYTES != 0 {
+            return Err(CallError::refused(WHAT, "the length of a transform is a power of two"));
+        }
+        let domain = self.here.shared.domain.load(Ordering::Relaxed).checked_sub(1);
+        if domain.is_none_or(|log_size| len.ilog2() > log_size) {
+            return Err(CallError::refused(WHAT, "the device's domain is too small for it"));
+        }
+        if coset.is_some_and(|shift| bool::from(shift.is_zero())) {
+            return Err(CallError::refused(WHAT, "there is no coset of zero"));
+        }
+        let Ok(count) = c_int::try_from(len) else {
+            return Err(CallError::refused(WHAT, "ICICLE counts in 31 bits"));
+        };
+        let config = Padded::new(NttConfig {
+            stream: self.stream(),
+            coset_gen: coset.unwrap_or(&Scalar::ONE).to_bytes_le(),
+            batch_size: 1,
+            columns_batch: false,
+            ordering: NATURAL,
+            inputs_on_device: true,
+            outputs_on_device: true,
+            is_async: true,
+            ext: null_mut(),
+        });
+        let ntt = self.here.library.symbols.ntt;
+        let (data, config) = (data.address() as *mut c_void, &raw const config.config);
+        // SAFETY: so many scalars are on this device, until the stream is synchronised.
+        let begun = check(WHAT, 0, || unsafe { ntt(data, count, c_int::from(inverse), config, data) });
+        self.note(begun)
+    }
+
+    /// Begins `out[i] = a[i]·b[i]`, as standard forms. `out` may be one of the others.
+    ///
+    /// # Errors
+    ///
+    /// If they differ in length; as ICICLE says.
+    pub fn multiply(&mut self, a: Part<'env>, b: Part<'env>, out: Part<'env>) -> Result<(), CallError> {
+        self.element_wise("multiply vectors", self.here.library.symbols.vector_mul, a, b, out, 1)
+    }
+
+    /// The same of a batch of vectors that lie one behind the other.
+    pub(crate) fn multiply_batch(
+        &mut self,
+        a: Part<'env>,
+        b: Part<'env>,
+        out: Part<'env>,
+        batch: u32,
+    ) -> Result<(), CallError> {
+        self.element_wise("multiply vectors", self.here.library.symbols.vector_mul, a, b, out, batch)
+    }
+
+    /// Begins `out[i] = a[i] − b[i]`.
+    ///
+    /// # Errors
+    ///
+    /// If they differ in length; as ICICLE says.
+    pub fn subtract(&mut self, a: Part<'env>, b: Part<'env>, out: Part<'env>) -> Result<(), CallError> {
+        self.element_wise("subtract vectors", self.here.library.symbols.vector_sub, a, b, out, 1)
+    }
+
+    fn element_wise(
+        &mut self,
+        what: &'static str,
+        function: VecOp,
+        a: Part<'env>,
+        b: Part<'env>,
+        out: Part<'env>,
+        batch: u32,
+    ) -> Result<(), CallError> {
+        let len = a.bytes() / SCALAR_BYTES;
+        let fits = a.bytes() == b.bytes() && a.bytes() == out.bytes() && a.bytes() % SCALAR_BYTES == 0;
+        if !fits || batch == 0 || len % u64::from(batch) != 0 || len > 1 << 31 {
+            return Err(CallError::refused(what, "the vectors differ in length"));
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let config = self.vector_config(batch as c_int);
+        let (a, b) = (a.address() as *const c_void, b.address() as *const c_void);
+        let (out, config) = (out.address() as *mut c_void, &raw const config.config);
+        let count = len / u64::from(batch);
+        // SAFETY: so many scalars are in each vector on this device, until the stream is synchronised.
+        let begun = check(what, 0, || unsafe { function(a, b, count, config, out) });
+        self.note(begun)
+    }
+
+    /// Whether there is a function for [`Scope::scale`].
+    pub fn can_scale(&self) -> bool {
+        self.here.library.symbols.scalar_mul_vec.is_some()
+    }
+
+    /// Begins `vector[i] = factor·vector[i]`, as standard forms; the factor is one scalar on the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::NoFunction`] in some forks; as ICICLE says.
+    pub fn scale(&mut self, factor: Part<'env>, vector: Part<'env>) -> Result<(), CallError> {
+        const WHAT: &str = "scale a vector";
+        let Some(function) = self.here.library.symbols.scalar_mul_vec else {
+            let fault = Fault::NoFunction { name: "bls12_381_scalar_mul_vec" };
+            return Err(CallError { operation: WHAT, fault });
+        };
+        if factor.bytes() != SCALAR_BYTES || vector.bytes() % SCALAR_BYTES != 0 {
+            return Err(CallError::refused(WHAT, "the factor is one scalar"));
+        }
+        let count = vector.bytes() / SCALAR_BYTES;
+        if count == 0 {
+            return Ok(());
+        }
+        let config = self.vector_config(1);
+        let factor = factor.address() as *const c_void;
+        let (vector, config) = (vector.address() as *mut c_void, &raw const config.config);
+        // SAFETY: the factor and so many scalars are on this device, until the stream is synchronised.
+        let begun = check(WHAT, 0, || unsafe { function(factor, vector, count, config, vector) });
+        self.note(begun)
+    }
+
+    /// Whether so much is free that a call keeps to its plan; nothing is known where the device does not tell.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Squeezed`].
+    pub fn require_free(&mut self, operation: &'static str, needed: u64) -> Result<(), CallError> {
+        match self.memory() {
+            Some((_, free)) if free < needed => {
+                let fault = Fault::Squeezed { free: Bytes(free), needed: Bytes(needed) };
+                Err(CallError { operation, fault })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// ω of the domain of 2^`log_size`, as blstrs has it.
+fn root_of_unity(log_size: u32) -> Scalar {
+    (log_size..Scalar::S).fold(Scalar::ROOT_OF_UNITY, |root, _| root.square())
+}
+
+impl std::fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scope").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}

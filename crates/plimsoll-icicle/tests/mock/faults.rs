@@ -1,0 +1,126 @@
+//! Each function of ICICLE's fails at each of its calls, in each way: the result is right or an error, and nothing is lost.
+
+use blstrs::{G1Affine, Scalar};
+use ff::Field;
+use group::prime::PrimeCurveAffine;
+use plimsoll::{Bytes, Class, Ledger, Reservation, Space};
+use plimsoll_groth16::backend::{Backend, BackendError, Cpu};
+use plimsoll_groth16::domain::Domain;
+use plimsoll_icicle::{IS_SHIELDED, Icicle};
+
+use crate::support::Mock;
+
+const MIB: u64 = 1 << 20;
+
+fn scratch() -> Reservation {
+    Ledger::unlimited().reserve(Class::new("scratch", Space::HOST), Bytes(MIB)).wait().expect("unlimited")
+}
+
+/// A quotient and a multiplication, compared with the processor's.
+fn work(backend: &dyn Backend) -> Result<(Vec<Scalar>, blstrs::G1Projective), BackendError> {
+    let domain = Domain::with_log_size(3).expect("small");
+    let vector = |seed: u64| -> Vec<Scalar> { (0..8).map(|n| Scalar::from(n * n + seed).square()).collect() };
+    let [mut a, mut b, mut c] = [vector(1), vector(2), vector(3)];
+    let factor = domain.vanishing_on_coset_inverse();
+    backend.quotient_on_coset(&domain, &mut a, &mut b, &mut c, &factor, &mut scratch())?;
+    let sum = backend.msm_g1(&[G1Affine::generator(); 8], &a, &mut scratch())?;
+    Ok((a, sum))
+}
+
+/// One fault on a device that is well; whether it came through as an error.
+fn check(mock: &Mock, icicle: &Icicle, function: &str, nth: i64, code: i64) -> bool {
+    let what = format!("{function} call {nth} answers {code}");
+    let expected = work(&Cpu::new()).expect("enough scratch");
+    mock.fail(function, nth, code);
+    let made = work(icicle);
+    // If it has not come so far.
+    mock.fail(function, 0, 0);
+    match &made {
+        Ok(made) => assert_eq!(*made, expected, "{what}"),
+        Err(error) => assert!(!error.to_string().is_empty(), "{what}"),
+    }
+    if icicle.owner().lost().is_some() {
+        assert!(matches!(made, Err(BackendError::DeviceLost { .. })), "{what}");
+        return true;
+    }
+    // The device works as before.
+    assert_eq!(work(icicle).unwrap_or_else(|error| panic!("{what}, and then: {error}")), expected, "{what}");
+    assert_eq!(held(icicle), 0, "{what}");
+    made.is_err()
+}
+
+/// Bytes of operations.
+fn held(icicle: &Icicle) -> u64 {
+    let snapshot = icicle.ledger().snapshot();
+    let of = |name| snapshot.class(Class::new(name, Space::device(0))).map_or(0, |usage| usage.totals.held);
+    ["device.abc", "device.points", "device.workspace", "device.buckets", "device.margin"].into_iter().map(of).sum()
+}
+
+#[test]
+fn whatever_fails_the_result_is_right_or_an_error_and_the_device_goes_on() {
+    let mut errors = 0;
+    for (function, calls) in [
+        ("malloc", 6),
+        ("copy_to_device", 8),
+        ("copy_to_host", 2),
+        ("msm", 2),
+        ("ntt", 6),
+        ("vector", 9),
+        ("convert", 1),
+    ] {
+        let mock = Mock::new();
+        let mut icicle = mock.icicle(256 * MIB);
+        for nth in 1..=calls {
+            for code in [2, 4, 11, 99, -1] {
+                if code > 0 || IS_SHIELDED {
+                    errors += u32::from(check(&mock, &icicle, function, nth, code));
+                }
+                if icicle.owner().lost().is_some() {
+                    drop(icicle);
+                    icicle = mock.icicle(256 * MIB);
+                }
+            }
+        }
+        mock.assert_used_well();
+        drop(icicle);
+        mock.assert_empty();
+    }
+    assert!(errors > 30, "{errors} of the faults came through as errors");
+}
+
+#[test]
+fn an_exception_is_an_error_with_its_text() {
+    if !IS_SHIELDED {
+        return;
+    }
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    for (code, text) in [(-1, "injected"), (-2, "no std::exception")] {
+        mock.fail("ntt", 1, code);
+        let error = work(&icicle).expect_err("it throws");
+        assert!(matches!(&error, BackendError::Device { message, .. } if message.contains(text)), "{error}");
+        work(&icicle).expect("it goes on");
+    }
+}
+
+#[test]
+fn a_device_that_does_not_say_when_it_is_done_is_given_up() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    mock.set("broken", 1);
+    let error = work(&icicle).expect_err("it never says");
+    assert!(matches!(error, BackendError::DeviceLost { .. }), "{error}");
+    mock.set("broken", 0);
+    let error = work(&icicle).expect_err("too late");
+    assert!(matches!(error, BackendError::DeviceLost { .. }), "{error}");
+}
+
+#[test]
+fn a_device_that_fails_the_check_after_an_error_is_given_up() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    mock.fail("msm", 1, 2);
+    mock.set("wrong_msm", 1);
+    let error = work(&icicle).expect_err("its answers are wrong from then on");
+    assert!(matches!(error, BackendError::DeviceLost { .. }), "{error}");
+}

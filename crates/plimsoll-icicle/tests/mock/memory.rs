@@ -1,0 +1,238 @@
+//! Predictions, admission, what is learned, what is booked.
+
+use std::sync::Barrier;
+use std::thread;
+
+use blstrs::{G1Affine, G2Affine, Scalar};
+use ff::Field;
+use group::Group;
+use group::prime::PrimeCurveAffine;
+use plimsoll::{Bytes, Class, Ledger, Reservation, Space};
+use plimsoll_groth16::backend::{Backend, BackendError, CurveGroup, Transform};
+use plimsoll_groth16::domain::Domain;
+use plimsoll_icicle::Icicle;
+use plimsoll_icicle::device::MsmCall;
+use plimsoll_icicle::error::CallError;
+
+use crate::support::Mock;
+
+const MIB: u64 = 1 << 20;
+const TERMS: u64 = 700;
+
+fn scratch() -> Reservation {
+    Ledger::unlimited().reserve(Class::new("scratch", Space::HOST), Bytes(1)).wait().expect("unlimited")
+}
+
+fn held(icicle: &Icicle, name: &'static str) -> u64 {
+    let class = Class::new(name, Space::device(icicle.number()));
+    icicle.ledger().snapshot().class(class).map_or(0, |usage| usage.totals.held)
+}
+
+fn scalars() -> Vec<Scalar> {
+    (0..TERMS).map(|n| Scalar::from(n + 1) * Scalar::from(0xffff_ffff_ffff_ffff).square()).collect()
+}
+
+fn multiply(icicle: &Icicle) -> Result<(), BackendError> {
+    let scalars = scalars();
+    let bases = vec![G1Affine::generator(); scalars.len()];
+    let sum = icicle.msm_g1(&bases, &scalars, &mut scratch())?;
+    assert_eq!(sum, G1Affine::generator() * scalars.iter().sum::<Scalar>());
+    Ok(())
+}
+
+#[test]
+fn what_is_charged_is_at_least_what_the_device_is_seen_to_use() {
+    let mock = Mock::new();
+    mock.set("silent", 1);
+    let icicle = mock.icicle(64 * MIB);
+    for _ in 0..3 {
+        multiply(&icicle).expect("room");
+        let bases = vec![G2Affine::generator(); 100];
+        let sum = icicle.msm_g2(&bases, &scalars()[..100], &mut scratch()).expect("room");
+        assert!(!bool::from(sum.is_identity()));
+    }
+    let peak = icicle.ledger().snapshot().space(Space::device(0)).expect("budgeted").peak.0;
+    let used = mock.get("peak") as u64;
+    assert!(used <= peak, "{used} were used of {peak}");
+    assert!(used > peak / 3, "{used} of {peak}: the prediction is a bound, but no guess");
+    assert_eq!(held(&icicle, "device.workspace"), 0);
+}
+
+#[test]
+fn scalars_are_erased_before_their_memory_is_freed() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(512 * MIB);
+    mock.set("watch_bytes", 32 * TERMS as i64);
+    multiply(&icicle).expect("room");
+    mock.fail("msm", 1, 99);
+    multiply(&icicle).expect_err("an unknown code");
+    let domain = Domain::with_log_size(9).expect("small");
+    mock.set("watch_bytes", 32 << 9);
+    let mut data = vec![Scalar::from(5); 1 << 9];
+    icicle.ntt(&domain, &mut data, Transform::Forward, &mut scratch()).expect("room");
+    mock.fail("ntt", 1, 99);
+    icicle.ntt(&domain, &mut data, Transform::Inverse, &mut scratch()).expect_err("an unknown code");
+    assert_eq!(mock.get("secrets"), 0);
+    // That it could be seen.
+    let memory = icicle.owner().allocate(32 << 9).expect("room");
+    icicle.owner().call("copy", |scope| scope.copy_in(&data, memory.all())).expect("room");
+    drop(memory);
+    assert_eq!(mock.get("secrets"), 1);
+}
+
+/// Four threads, room for little more than one call at a time.
+#[test]
+fn calls_that_do_not_fit_together_wait_for_each_other() {
+    let mock = Mock::new();
+    mock.set("silent", 1).set("memory", 4 * MIB as i64);
+    let icicle = mock.icicle(4 * MIB);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..3).for_each(|_| multiply(&icicle).expect("it waits")));
+        }
+    });
+    assert_eq!(icicle.learned().out_of_memory, 0);
+    assert!(mock.get("peak") <= 4 * MIB as i64);
+    mock.assert_used_well();
+    drop(icicle);
+    mock.assert_empty();
+}
+
+/// The same without a ledger in between: that the test above could fail.
+#[test]
+fn the_same_calls_made_freely_run_out_of_memory() {
+    let mock = Mock::new();
+    let device = mock.set("memory", 4 * MIB as i64).device("MOCK").expect("well");
+    let icicle = device.alone(Some(Bytes(200 * MIB))).expect("a budget that is too high");
+    let owner = icicle.owner();
+    let scalars = scalars();
+    let bases = vec![G1Affine::generator(); scalars.len()];
+    let barrier = Barrier::new(4);
+    let run = || -> Result<(), CallError> {
+        barrier.wait();
+        let points = owner.allocate(TERMS * 96)?;
+        let room = owner.allocate(TERMS * 32)?;
+        owner.call("copy", |scope| {
+            scope.copy_in(&scalars, room.all())?;
+            scope.copy_in(&bases, points.all())?;
+            scope.points_to_standard(CurveGroup::G1, points.all())
+        })?;
+        let mut sum = vec![0_u8; 144];
+        let (scalars, points, group, sum) = (room.all(), points.all(), CurveGroup::G1, &mut sum[..]);
+        owner.call("msm", move |scope| scope.msm(MsmCall { group, scalars, points, window: 13, scratch_bytes: 0, sum }))
+    };
+    let failures = thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(&run)).collect();
+        threads.into_iter().map(|thread| u32::from(thread.join().expect("no panic").is_err())).sum::<u32>()
+    });
+    assert!(failures > 0, "each alone takes more than a quarter of the memory");
+}
+
+#[test]
+fn a_prediction_that_was_too_small_is_counted_and_learned() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(512 * MIB);
+    multiply(&icicle).expect("room");
+    assert_eq!(icicle.learned().correction_g1, 1000);
+    // Far beyond the steps of the pool.
+    mock.set("scratch", 200_000);
+    multiply(&icicle).expect("there is room on the device all the same");
+    let learned = icicle.learned();
+    assert_eq!((learned.undersized, learned.out_of_memory), (1, 0));
+    assert!(learned.correction_g1 > 1000 && learned.correction_g2 == 1000, "{learned:?}");
+    assert!(learned.undersized_bytes_peak > 0);
+    multiply(&icicle).expect("room");
+    assert_eq!(icicle.learned().undersized, 1, "the next one was predicted with the correction");
+    mock.assert_used_well();
+}
+
+#[test]
+fn an_out_of_memory_is_drained_booked_and_made_up_for() {
+    let mock = Mock::new();
+    mock.set("leak", 3 * MIB as i64);
+    let icicle = mock.icicle(512 * MIB);
+    multiply(&icicle).expect("room");
+    // The device has less than was promised: a neighbour came.
+    mock.fail("msm", 1, 2);
+    multiply(&icicle).expect("made again");
+    let learned = icicle.learned();
+    assert_eq!((learned.out_of_memory, learned.leaked_bytes), (1, 0), "an injected code leaks nothing");
+    assert!(learned.correction_g1 > 1000);
+    mock.assert_used_well();
+}
+
+#[test]
+fn what_a_failed_call_has_leaked_is_booked_as_such() {
+    let mock = Mock::new();
+    mock.set("leak", 3 * MIB as i64).set("silent", 0);
+    let icicle = mock.icicle(512 * MIB);
+    multiply(&icicle).expect("room");
+    // More scratch than the device has, each time.
+    mock.set("scratch", 600_000);
+    let outcome = multiply(&icicle);
+    mock.set("scratch", 1000);
+    let learned = icicle.learned();
+    assert!(learned.out_of_memory >= 1, "{outcome:?}, {learned:?}");
+    assert_eq!(learned.leaked_bytes, 3 * MIB * learned.out_of_memory);
+    assert_eq!(held(&icicle, "device.leaked"), learned.leaked_bytes);
+    let books = icicle.reconcile().expect("it tells");
+    assert_eq!((books.leaked_bytes, books.foreign_bytes), (learned.leaked_bytes, 0));
+    multiply(&icicle).expect("the device is well");
+    mock.assert_used_well();
+}
+
+#[test]
+fn a_device_that_leaks_too_much_is_given_up_with_its_limits() {
+    let mock = Mock::new();
+    mock.set("leak", 200 * MIB as i64);
+    let icicle = mock.icicle(512 * MIB);
+    mock.set("scratch", 600_000);
+    let error = multiply(&icicle).expect_err("it leaks more than a quarter");
+    assert!(matches!(&error, BackendError::DeviceLost { message, .. } if message.contains("restart")), "{error}");
+    let error = multiply(&icicle).expect_err("it stays given up");
+    assert!(matches!(error, BackendError::DeviceLost { .. }), "{error}");
+    assert!(icicle.ledger().snapshot().space(Space::device(0)).expect("budgeted").retired.is_some());
+}
+
+#[test]
+fn what_a_neighbour_takes_is_booked_and_a_smaller_plan_is_made() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(900 * MIB);
+    multiply(&icicle).expect("room");
+    let books = icicle.reconcile().expect("it tells");
+    assert_eq!((books.foreign_bytes, books.surplus_bytes), (0, 0), "{books:?}");
+    // Of 1 GiB, 60 MiB are left: less than a call needs that keeps 32 MiB of scratch and its margin.
+    mock.set("neighbour", 964 * MIB as i64);
+    let outcome = multiply(&icicle);
+    let learned = icicle.learned();
+    assert!(outcome.is_ok() || learned.squeezed > 0, "{outcome:?}");
+    let books = icicle.reconcile().expect("it tells");
+    assert_eq!(books.foreign_bytes, 964 * MIB);
+    mock.set("neighbour", 0);
+    assert_eq!(icicle.reconcile().expect("it tells").foreign_bytes, 0);
+    assert_eq!(held(&icicle, "device.foreign"), 0);
+    multiply(&icicle).expect("room again");
+    assert_eq!(mock.get("replanned"), 0, "ICICLE was never left to choose by itself");
+    mock.assert_used_well();
+}
+
+#[test]
+fn what_never_fits_is_an_error_at_once() {
+    let mock = Mock::new();
+    mock.set("silent", 1);
+    // Room for checking, and a little more.
+    let icicle = mock.icicle(MIB + MIB / 4);
+    let bases = vec![G2Affine::generator(); 4096];
+    let scalars = vec![Scalar::ONE; 4096];
+    let made = icicle.msm_g2(&bases, &scalars, &mut scratch());
+    match made {
+        Ok(sum) => assert_eq!(sum, G2Affine::generator() * Scalar::from(4096)),
+        Err(error) => assert!(matches!(error, BackendError::DeviceOutOfMemory { .. }), "{error}"),
+    }
+    let mut data = vec![Scalar::ONE; 1 << 16];
+    let domain = Domain::with_log_size(16).expect("small");
+    let error = icicle
+        .ntt(&domain, &mut data, Transform::Forward, &mut scratch())
+        .expect_err("2 MiB of values, and as much for the domain");
+    assert!(matches!(error, BackendError::DeviceOutOfMemory { .. }), "{error}");
+}

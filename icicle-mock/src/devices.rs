@@ -1,0 +1,162 @@
+//! Simulated devices: memory with a limit, streams, domains.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashSet};
+use std::thread::ThreadId;
+
+use blstrs::Scalar;
+
+use crate::faults::Knobs;
+
+/// A device's place: 0 is the processor, and MOCK:n is n + 1.
+pub(crate) type Place = usize;
+
+thread_local! {
+    /// New threads are on the processor.
+    pub(crate) static ACTIVE: Cell<Place> = const { Cell::new(0) };
+    /// After a multiplication was out of memory, the next one on its thread fails too.
+    pub(crate) static SPOILT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Everything.
+pub struct State {
+    pub(crate) knobs: Knobs,
+    devices: Vec<Simulated>,
+    memory: BTreeMap<usize, Piece>,
+    threads: HashSet<ThreadId>,
+}
+
+#[derive(Default)]
+struct Simulated {
+    limit: u64,
+    used: u64,
+    peak: u64,
+    domain: Option<(u32, Scalar)>,
+}
+
+/// A piece of device memory, which is host memory of this process.
+struct Piece {
+    device: Place,
+    bytes: Vec<u64>,
+    len: usize,
+}
+
+/// Too little memory.
+pub(crate) struct OutOfMemory;
+
+impl State {
+    pub(crate) fn new() -> Self {
+        let mut state =
+            Self { knobs: Knobs::default(), devices: Vec::new(), memory: BTreeMap::new(), threads: HashSet::new() };
+        state.resize(1, 1 << 30);
+        state
+    }
+
+    pub(crate) fn resize(&mut self, count: usize, memory: u64) {
+        self.devices.resize_with(count + 1, Simulated::default);
+        for device in &mut self.devices {
+            device.limit = memory;
+        }
+        self.devices[0].limit = u64::MAX >> 1;
+    }
+
+    pub(crate) fn device_count(&self) -> usize {
+        self.devices.len() - 1
+    }
+
+    pub(crate) fn used(&self, mock: usize) -> u64 {
+        self.devices.get(mock + 1).map_or(0, |device| device.used)
+    }
+
+    pub(crate) fn peak(&self, mock: usize) -> u64 {
+        self.devices.get(mock + 1).map_or(0, |device| device.peak)
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    pub(crate) fn allocations(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Notes that the calling thread calls for its device.
+    pub(crate) fn enter(&mut self) -> Place {
+        let place = ACTIVE.get();
+        if place > 0 {
+            self.threads.insert(std::thread::current().id());
+        }
+        place
+    }
+
+    /// What of a device is free.
+    pub(crate) fn free_bytes(&self, place: Place) -> u64 {
+        let device = &self.devices[place];
+        device.limit.saturating_sub(device.used + self.knobs.get("neighbour", 0) as u64)
+    }
+
+    pub(crate) fn total_bytes(&self, place: Place) -> u64 {
+        self.devices[place].limit
+    }
+
+    /// Takes bytes off what is free.
+    pub(crate) fn take(&mut self, place: Place, bytes: u64) -> Result<(), OutOfMemory> {
+        if bytes > self.free_bytes(place) {
+            return Err(OutOfMemory);
+        }
+        let device = &mut self.devices[place];
+        device.used += bytes;
+        device.peak = device.peak.max(device.used);
+        Ok(())
+    }
+
+    pub(crate) fn give_back(&mut self, place: Place, bytes: u64) {
+        self.devices[place].used -= bytes;
+    }
+
+    pub(crate) fn allocate(&mut self, place: Place, bytes: usize) -> Result<usize, OutOfMemory> {
+        self.take(place, bytes as u64)?;
+        // Garbage, as a device's memory has it: all of it above the order, so that nobody can use it as a scalar by mistake.
+        let mut words = vec![u64::MAX; bytes.div_ceil(8).max(1)];
+        let address = words.as_mut_ptr() as usize;
+        self.memory.insert(address, Piece { device: place, bytes: words, len: bytes });
+        Ok(address)
+    }
+
+    /// The device that a piece of memory begins on.
+    pub(crate) fn home(&self, address: usize) -> Option<Place> {
+        self.memory.get(&address).map(|piece| piece.device)
+    }
+
+    pub(crate) fn release(&mut self, address: usize) {
+        if let Some(piece) = self.memory.remove(&address) {
+            self.devices[piece.device].used -= piece.len as u64;
+            if self.knobs.get("watch_bytes", 0) as usize == piece.len && piece.bytes.iter().any(|word| *word != 0) {
+                self.knobs.secrets += 1;
+            }
+        }
+    }
+
+    /// The bytes at an address of a device's memory; `None`, and a violation, where there are not so many.
+    pub(crate) fn bytes(&mut self, place: Place, address: usize, len: usize) -> Option<&mut [u8]> {
+        let found = self
+            .memory
+            .range(..=address)
+            .next_back()
+            .filter(|(start, piece)| piece.device == place && address + len <= **start + piece.len);
+        if found.is_none() {
+            self.knobs.violations += 1;
+            return None;
+        }
+        // SAFETY: inside of a vector that this state owns, and borrowed from it for as long.
+        Some(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, len) })
+    }
+
+    pub(crate) fn domain(&self, place: Place) -> Option<(u32, Scalar)> {
+        self.devices[place].domain
+    }
+
+    pub(crate) fn set_domain(&mut self, place: Place, domain: Option<(u32, Scalar)>) {
+        self.devices[place].domain = domain;
+    }
+}
