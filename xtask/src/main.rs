@@ -16,6 +16,7 @@ mod msrv;
 mod mutants;
 mod package;
 mod page;
+mod perfetto;
 mod sh;
 mod shuttle;
 mod soak;
@@ -70,6 +71,8 @@ enum Task {
     Diagnose(diagnose::Args),
     /// The page that `plimsoll report` makes of a trace, in headless Chromium: no errors, and screenshots to look at.
     Page(page::Args),
+    /// What `plimsoll report --perfetto` writes, loaded with the Python package `perfetto`.
+    Perfetto(perfetto::Args),
     /// Packages every publishable crate and builds it from its package.
     Package,
     /// Builds with the minimum supported Rust version.
@@ -111,6 +114,7 @@ fn run() -> Result<()> {
         Task::Cost(args) => cost::run(&args),
         Task::Diagnose(args) => diagnose::run(&args),
         Task::Page(args) => page::run(&args),
+        Task::Perfetto(args) => perfetto::run(&args),
         Task::Package => package::run(),
         Task::Msrv => msrv::run(),
         Task::Tidy => tidy::run(),

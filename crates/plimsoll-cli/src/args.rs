@@ -224,7 +224,7 @@ pub struct Report {
     #[arg(long, value_name = "FOLDER")]
     pub svg: Option<PathBuf>,
 
-    /// Write the trace for Perfetto and Chrome to this file
+    /// Write the trace for Perfetto and Chrome to this file: as JSON, or, if it ends in .pftrace, in Perfetto's own format
     #[arg(long, value_name = "PATH")]
     pub perfetto: Option<PathBuf>,
 

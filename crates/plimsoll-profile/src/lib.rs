@@ -25,6 +25,7 @@ pub mod heap;
 pub mod live;
 pub mod perfetto;
 pub mod pprof;
+mod proto;
 pub mod reconcile;
 pub mod recorder;
 #[cfg(feature = "report")]

@@ -1,10 +1,12 @@
-//! A trace for Perfetto (<https://ui.perfetto.dev>) and Chrome's `about:tracing`: the JSON trace event format.
+//! A trace for Perfetto (<https://ui.perfetto.dev>) and Chrome's `about:tracing`: the JSON trace event format, or Perfetto's own.
 //!
 //! Each job is a track, its stages and waits are slices on it, an arrow (a *flow*) leads from each of its stages to the next;
 //! what is held of each class is a counter, and so are limits, slots and samples. Events are written as they come, so that the
 //! memory it takes does not depend on the length of the trace. Times are microseconds.
 //!
-//! Source: "Trace Event Format", Google, 2016.
+//! Sources: "Trace Event Format", Google, 2016; `protos/perfetto/trace/perfetto_trace.proto`.
+
+mod packets;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -12,6 +14,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use self::packets::Packets;
 use crate::trace::{Event, Subject, What};
 
 /// The process that jobs are shown in; counters are in another.
@@ -22,10 +25,19 @@ const BOOKS: u32 = 2;
 #[derive(Debug)]
 pub struct Export<W> {
     writer: W,
-    first: bool,
+    format: Format,
     owners: HashMap<u64, Owner>,
     /// Flows made so far: each has a number of its own.
     flows: u64,
+}
+
+/// How it is written down.
+#[derive(Debug)]
+enum Format {
+    /// As JSON; nothing is written yet.
+    Json { first: bool },
+    /// As packets of Perfetto's.
+    Packets(Packets),
 }
 
 /// What is open on the track of a job.
@@ -51,7 +63,20 @@ impl<W: Write> Export<W> {
     /// When it cannot be written.
     pub fn new(mut writer: W) -> io::Result<Export<W>> {
         writer.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
-        let mut export = Export { writer, first: true, owners: HashMap::new(), flows: 0 };
+        Export::begin(writer, Format::Json { first: true })
+    }
+
+    /// Begins a file in Perfetto's own format (`.pftrace`).
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    pub fn in_packets(writer: W) -> io::Result<Export<W>> {
+        Export::begin(writer, Format::Packets(Packets::default()))
+    }
+
+    fn begin(writer: W, format: Format) -> io::Result<Export<W>> {
+        let mut export = Export { writer, format, owners: HashMap::new(), flows: 0 };
         for (pid, name) in [(JOBS, "jobs"), (BOOKS, "books")] {
             export.put(&json!({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}))?;
         }
@@ -59,9 +84,7 @@ impl<W: Write> Export<W> {
     }
 
     fn put(&mut self, value: &Value) -> io::Result<()> {
-        self.writer.write_all(if std::mem::take(&mut self.first) { b"\n" } else { b",\n" })?;
-        serde_json::to_writer(&mut self.writer, value)?;
-        Ok(())
+        put(&mut self.writer, &mut self.format, value)
     }
 
     fn slice(&mut self, id: u64, name: &str, kind: &str, from: u64, to: u64) -> io::Result<()> {
@@ -160,8 +183,7 @@ impl<W: Write> Export<W> {
             if ph == "f" {
                 value["bp"] = "e".into();
             }
-            self.writer.write_all(b",\n")?;
-            serde_json::to_writer(&mut self.writer, &value).map_err(io::Error::from)
+            put(&mut self.writer, &mut self.format, &value)
         };
         if let Some(last) = last {
             flow("f", last, from)?;
@@ -178,9 +200,21 @@ impl<W: Write> Export<W> {
     ///
     /// When it cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
-        self.writer.write_all(b"\n]}\n")?;
+        if let Format::Json { .. } = self.format {
+            self.writer.write_all(b"\n]}\n")?;
+        }
         self.writer.flush()?;
         Ok(self.writer)
+    }
+}
+
+fn put(writer: &mut impl Write, format: &mut Format, value: &Value) -> io::Result<()> {
+    match format {
+        Format::Json { first } => {
+            writer.write_all(if std::mem::take(first) { b"\n" } else { b",\n" })?;
+            Ok(serde_json::to_writer(writer, value)?)
+        }
+        Format::Packets(packets) => writer.write_all(packets.of(value).as_bytes()),
     }
 }
 

@@ -10,6 +10,8 @@ use std::collections::HashMap;
 use plimsoll::Resource;
 use plimsoll::ledger::snapshot::Snapshot;
 
+use crate::proto::Message;
+
 /// One stack with its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -92,13 +94,13 @@ pub fn encode(entries: &[Entry], time: u64) -> Vec<u8> {
         }
         out.message(2, sample);
     }
-    out.0.extend_from_slice(&tables.0);
+    out.append(&tables);
     let held = texts.index("held");
     for text in &texts.all {
         out.bytes(6, text.as_bytes());
     }
     let out = out.number(9, time).number(14, held);
-    gzip(&out.0)
+    gzip(out.as_bytes())
 }
 
 /// Texts, each once.
@@ -117,48 +119,6 @@ impl Texts {
         self.all.push(text.to_owned());
         self.places.insert(text.to_owned(), place);
         place
-    }
-}
-
-/// A message of protocol buffers, as far as it is written.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn bytes(&mut self, field: u64, bytes: &[u8]) {
-        self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn message(&mut self, field: u64, message: Message) {
-        self.bytes(field, &message.0);
-    }
-
-    fn nested(mut self, field: u64, message: Message) -> Message {
-        self.message(field, message);
-        self
-    }
-
-    fn number(mut self, field: u64, value: u64) -> Message {
-        self.varint(field << 3);
-        self.varint(value);
-        self
-    }
-
-    fn packed(mut self, field: u64, values: &[u64]) -> Message {
-        let mut packed = Message::default();
-        values.iter().for_each(|value| packed.varint(*value));
-        self.message(field, packed);
-        self
     }
 }
 

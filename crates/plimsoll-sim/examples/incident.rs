@@ -10,6 +10,9 @@ use plimsoll_sim::policies::Return;
 use plimsoll_sim::workload::{Policy, PolicyKind};
 use plimsoll_sim::{Options, Outcome, Workload, simulate, sweep};
 
+/// Seconds a proof.
+const SHOWN_MAX: f64 = 100.0;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "docs/incident".into()));
     fs::create_dir_all(&folder)?;
@@ -39,11 +42,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     long.streams[0].proofs = 60;
     let budgets = sweep::budgets(&long, 12);
     let curves = sweep::sweep(&long, &budgets, 50_000_000);
+    for curve in &curves {
+        print!("{:<22}", curve.policy);
+        for point in &curve.points {
+            let seconds = point.seconds_per_proof.map_or("–".to_owned(), |seconds| format!("{seconds:.1}"));
+            print!(" {:.0}:{seconds}", point.budget as f64 / (1u64 << 30) as f64);
+        }
+        println!();
+    }
+    // What is slower than this is left out, so that the rest can be told apart.
+    let shown = |point: &sweep::Point| point.seconds_per_proof.filter(|seconds| *seconds <= SHOWN_MAX);
     let series: Vec<(&str, Vec<(f64, f64)>)> = curves
         .iter()
         .map(|curve| {
-            let point =
-                |point: &sweep::Point| Some((point.budget as f64 / (1u64 << 30) as f64, point.seconds_per_proof?));
+            let point = |point: &sweep::Point| Some((point.budget as f64 / (1u64 << 30) as f64, shown(point)?));
             (curve.policy, curve.points.iter().filter_map(point).collect())
         })
         .collect();

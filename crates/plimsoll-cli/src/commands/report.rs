@@ -132,7 +132,9 @@ fn read(args: &Report) -> Result<(Timeline, Diagnosis, Option<Recorded>), Failur
         Some(out) => {
             not_the_trace(out, path)?;
             let file = File::create(out).map_err(|e| failure(Exit::Output, out, &e))?;
-            let export = perfetto::Export::new(std::io::BufWriter::new(file));
+            let file = std::io::BufWriter::new(file);
+            let is_packets = out.extension().is_some_and(|ending| ending == "pftrace");
+            let export = if is_packets { perfetto::Export::in_packets(file) } else { perfetto::Export::new(file) };
             Some((out, export.map_err(|e| failure(Exit::Output, out, &e))?))
         }
         None => None,

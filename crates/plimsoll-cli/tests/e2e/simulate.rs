@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use crate::support::Sandbox;
 
 fn example(name: &str) -> String {
@@ -44,6 +46,52 @@ fn a_timeline_is_replayed() {
     let replay = sandbox.run(&["simulate", "--from-trace", "t.jsonl", "--json"]).json();
     let ratio = replay["time_ratio"].as_f64().expect("a number");
     assert!((0.9..=1.1).contains(&ratio), "{replay}");
+}
+
+/// The times of stages are the run's own, so what the machine did meanwhile is in both. A thread that the machine had no core for
+/// between two stages is not: the best of a few runs counts.
+#[test]
+fn a_real_run_is_replayed_within_a_tenth() {
+    let sandbox = Sandbox::new();
+    sandbox.file("file", 1500);
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        sandbox.prove(&["file", "--threads", "2", "--memory", "256MiB", "--trace", "t.jsonl"]);
+        let replay = sandbox.run(&["simulate", "--from-trace", "t.jsonl", "--json"]).json();
+        assert_eq!(replay["ok"], true, "{replay}");
+        let (time, peak) = (replay["time_ratio"].as_f64().unwrap(), replay["peak_ratio"].as_f64().unwrap());
+        println!("time {time:.3}, peak {peak:.3} of the recorded");
+        if [time, peak].iter().all(|ratio| (0.9..=1.1).contains(ratio)) {
+            return;
+        }
+        seen.push((time, peak));
+    }
+    panic!("no replay comes within a tenth of its run: {seen:?}");
+}
+
+#[test]
+fn a_plan_can_be_made_for_this_machine() {
+    let sandbox = Sandbox::new();
+    fs::write(
+        sandbox.path("small.toml"),
+        "[machine]\nmemory = \"755 GiB\"\nworkers = 96\n[[circuit]]\nname = \"small\"\n[[circuit.stage]]\nname = \"make\"\n\
+         time = \"1 s\"\ntakes = [{ class = \"aux\", bytes = \"1 MiB\" }]\n[[arrivals]]\ncircuit = \"small\"\nbatch = true\n\
+         proofs = 200\n[policy]\nkind = \"plimsoll\"\nbudget = \"1 GiB\"\n",
+    )
+    .unwrap();
+    let plan = |more: &[&str]| {
+        let planned = sandbox.run(&[&["plan", "small.toml", "--json"], more].concat());
+        assert_eq!(planned.code(), 0, "{}", planned.stderr);
+        planned.json()
+    };
+    let (files, here) = (plan(&[]), plan(&["--this-machine"]));
+    let total = sandbox.run(&["doctor", "--json"]).json()["memory"]["total_bytes"].as_u64().unwrap();
+    let budget = here["budget_bytes"].as_u64().unwrap();
+    assert!(0 < budget && budget <= total, "{budget} of {total}");
+    let seconds = |plan: &Value| plan["simulated"]["seconds_per_proof_steady"].as_f64().unwrap();
+    let cores = std::thread::available_parallelism().unwrap().get() as f64;
+    let ratio = seconds(&here) / seconds(&files) / (96.0 / cores);
+    assert!((0.8..1.25).contains(&ratio), "as many cores as there are: {ratio}");
 }
 
 #[test]
