@@ -204,8 +204,30 @@ impl Prover {
         circuit: C,
         blinding: Blinding,
     ) -> Result<Proved, ProveError> {
+        self.prove_witness(ledger, blinding, |grant| self.synthesise(grant, circuit))
+    }
+
+    /// Makes one proof of values that were computed elsewhere ([`Prover::assign`]), as [`Prover::prove`] does of a circuit's.
+    ///
+    /// # Errors
+    /// See [`ProveError`].
+    pub fn prove_assigned(
+        &self,
+        ledger: &Ledger,
+        fill: impl FnOnce(&mut [Scalar], &mut [Scalar]) -> Result<(), ProveError>,
+        blinding: Blinding,
+    ) -> Result<Proved, ProveError> {
+        self.prove_witness(ledger, blinding, |grant| self.assign(grant, fill))
+    }
+
+    fn prove_witness(
+        &self,
+        ledger: &Ledger,
+        blinding: Blinding,
+        witness: impl FnOnce(&mut Grant) -> Result<Witness, ProveError>,
+    ) -> Result<Proved, ProveError> {
         let mut job = ledger.submit(JobSpec::new("proof", self.profile(plimsoll::pool::current_threads())))?;
-        let witness = self.synthesise(&mut job.enter(0).wait()?, circuit)?;
+        let witness = witness(&mut job.enter(0).wait()?)?;
         let evaluated = self.evaluate(&mut job.enter(1).wait()?, witness)?;
         let quotient = self.quotient(&mut job.enter(2).wait()?, evaluated)?;
         let committed = self.commit(&mut job.enter(3).wait()?, quotient)?;

@@ -18,10 +18,9 @@ use std::time::Instant;
 use bellperson::groth16::{Parameters, create_random_proof_batch};
 use blstrs::{Bls12, Scalar};
 use plimsoll::Ledger;
-use plimsoll::pool::{self, Pool, PoolConfig};
-use plimsoll_groth16::backend::Cpu;
+use plimsoll::pool::{Pool, PoolConfig};
+use plimsoll_groth16::bellperson::{self as ours, Engine, Parameters as OurParameters};
 use plimsoll_groth16::keys::{Checked, ProvingKey};
-use plimsoll_groth16::prover::{Blinding, Prover};
 use plimsoll_groth16::r1cs::R1cs;
 use plimsoll_groth16::setup;
 use plimsoll_groth16::{PreparedVerifyingKey, Proof, verify_batch};
@@ -48,19 +47,30 @@ enum Kind {
     Sha256(usize),
 }
 
-const CASES: [Case; 6] = [
-    Case { name: "dense16", title: "dense, 2^16", kind: Kind::Dense(65_000), proofs: 1 },
-    Case { name: "dense18", title: "dense, 2^18", kind: Kind::Dense(261_000), proofs: 1 },
-    Case { name: "sha16", title: "SHA-256 of 2 blocks, 2^16", kind: Kind::Sha256(2 * 64 - 9), proofs: 1 },
-    Case { name: "sha18", title: "SHA-256 of 9 blocks, 2^18", kind: Kind::Sha256(9 * 64 - 9), proofs: 1 },
-    Case { name: "dense16x8", title: "dense, 8 of 2^16", kind: Kind::Dense(65_000), proofs: 8 },
-    Case { name: "sha16x8", title: "SHA-256, 8 of 2^16", kind: Kind::Sha256(2 * 64 - 9), proofs: 8 },
+const fn case(name: &'static str, title: &'static str, kind: Kind, proofs: usize) -> Case {
+    Case { name, title, kind, proofs }
+}
+
+const CASES: [Case; 13] = [
+    case("dense14", "dense, 2^14", Kind::Dense(16_000), 1),
+    case("dense16", "dense, 2^16", Kind::Dense(65_000), 1),
+    case("dense18", "dense, 2^18", Kind::Dense(261_000), 1),
+    case("dense20", "dense, 2^20", Kind::Dense(1_045_000), 1),
+    case("sha15", "SHA-256 of 1 block, 2^15", Kind::Sha256(64 - 9), 1),
+    case("sha16", "SHA-256 of 2 blocks, 2^16", Kind::Sha256(2 * 64 - 9), 1),
+    case("sha18", "SHA-256 of 9 blocks, 2^18", Kind::Sha256(9 * 64 - 9), 1),
+    case("sha20", "SHA-256 of 38 blocks, 2^20", Kind::Sha256(38 * 64 - 9), 1),
+    case("dense14x16", "dense, 16 of 2^14", Kind::Dense(16_000), 16),
+    case("dense16x16", "dense, 16 of 2^16", Kind::Dense(65_000), 16),
+    case("sha15x16", "SHA-256, 16 of 2^15", Kind::Sha256(64 - 9), 16),
+    case("sha16x16", "SHA-256, 16 of 2^16", Kind::Sha256(2 * 64 - 9), 16),
+    case("sha18x16", "SHA-256, 16 of 2^18", Kind::Sha256(9 * 64 - 9), 16),
 ];
 
 /// Done with a case's circuit, whatever its type.
 trait Task {
     type Output;
-    fn run<C: TestCircuit + Sync>(self, circuit: impl Fn(u64) -> C) -> Result<Self::Output, Failure>;
+    fn run<C: TestCircuit + Sync + 'static>(self, circuit: impl Fn(u64) -> C) -> Result<Self::Output, Failure>;
 }
 
 impl Case {
@@ -107,7 +117,7 @@ fn compare(rounds: usize, filter: &str) -> Result<(), Failure> {
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for case in CASES.iter().filter(|case| case.name.contains(filter)) {
-        let key = folder.join(case.name.trim_end_matches("x8"));
+        let key = folder.join(case.name.trim_end_matches("x16"));
         let constraints = case.with(MakeKey(&key))?;
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
@@ -141,7 +151,7 @@ struct MakeKey<'a>(&'a Path);
 impl Task for MakeKey<'_> {
     type Output = usize;
 
-    fn run<C: TestCircuit + Sync>(self, circuit: impl Fn(u64) -> C) -> Result<usize, Failure> {
+    fn run<C: TestCircuit + Sync + 'static>(self, circuit: impl Fn(u64) -> C) -> Result<usize, Failure> {
         let r1cs = R1cs::from_circuit(circuit(0))?;
         if !self.0.exists() {
             let key = new_pool()?.install(|| setup::generate(&r1cs, &mut OsRng, &|_| ControlFlow::Continue(())))?;
@@ -223,29 +233,24 @@ struct Ours<'a> {
 impl Task for Ours<'_> {
     type Output = (f64, f64, u64, u64);
 
-    fn run<C: TestCircuit + Sync>(self, circuit: impl Fn(u64) -> C) -> Result<Self::Output, Failure> {
+    fn run<C: TestCircuit + Sync + 'static>(self, circuit: impl Fn(u64) -> C) -> Result<Self::Output, Failure> {
         let pool = new_pool()?;
-        let r1cs = R1cs::from_circuit(circuit(0))?;
         let key = pool.install({
             let file = File::open(self.key)?;
             || ProvingKey::scan_and_read(file, Checked::No)
         })?;
         let key_bytes = key.resident_bytes();
-        let prover = Prover::new(Arc::new(r1cs), Arc::new(key), Arc::new(Cpu::new()))?;
-        let ledger = Ledger::unlimited();
+        let engine = Engine::new(Ledger::unlimited(), pool);
+        let params = OurParameters::new(&engine, Arc::new(key))?.with_circuit(circuit(0))?;
         let circuits: Vec<C> = (0..self.proofs as u64).map(circuit).collect();
+        let inputs: Vec<_> = circuits.iter().map(TestCircuit::public_inputs).collect();
 
         let (start, cpu_start) = (Instant::now(), cpu_seconds()?);
-        let proved = pool.install(|| {
-            pool::map_indices(circuits.len(), |i| prover.prove(&ledger, circuits[i].clone(), Blinding::from_os()))
-        });
+        let proofs = ours::create_random_proof_batch(circuits, &params, &mut OsRng)?;
         let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds()? - cpu_start);
         let peak = peak_bytes()?;
 
-        let proved = proved.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let inputs: Vec<_> = circuits.iter().map(TestCircuit::public_inputs).collect();
-        let proofs: Vec<_> = proved.iter().map(|proved| proved.proof).collect();
-        verify_batch(&PreparedVerifyingKey::new(&prover.key().vk), &proofs, &inputs, &mut OsRng)?;
+        verify_batch(&PreparedVerifyingKey::new(params.vk()), &proofs, &inputs, &mut OsRng)?;
         Ok((seconds, cpu, peak, key_bytes))
     }
 }
@@ -258,7 +263,7 @@ struct Theirs<'a> {
 impl Task for Theirs<'_> {
     type Output = (f64, f64, u64, u64);
 
-    fn run<C: TestCircuit + Sync>(self, circuit: impl Fn(u64) -> C) -> Result<Self::Output, Failure> {
+    fn run<C: TestCircuit + Sync + 'static>(self, circuit: impl Fn(u64) -> C) -> Result<Self::Output, Failure> {
         let key = Parameters::<Bls12>::read(BufReader::with_capacity(1 << 20, File::open(self.key)?), false)?;
         let key_bytes = fs::metadata(self.key)?.len();
         let circuits: Vec<C> = (0..self.proofs as u64).map(circuit).collect();

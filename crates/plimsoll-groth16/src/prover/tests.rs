@@ -70,21 +70,15 @@ fn every_circuit_is_proved_within_its_profile() {
     }
 }
 
-/// The steps after an assignment, in a ledger in which no second proof would fit.
+/// A proof of given values, in a ledger in which no second proof would fit.
 fn prove_assigned(prover: &Prover, inputs: &[Scalar], aux: &[Scalar]) -> Result<Proved, ProveError> {
     let prover = prover.clone().with_synthesis_scratch(Bytes(0));
-    let ledger = tight_ledger(&prover, 1);
-    let mut job = ledger.submit(JobSpec::new("proof", prover.profile(1)))?;
-    let witness = prover.assign(&mut job.enter(0).wait()?, |to_inputs, to_aux| {
+    let fill = |to_inputs: &mut [Scalar], to_aux: &mut [Scalar]| {
         to_inputs.copy_from_slice(inputs);
         to_aux.copy_from_slice(aux);
         Ok(())
-    })?;
-    let evaluated = prover.evaluate(&mut job.enter(1).wait()?, witness)?;
-    let quotient = prover.quotient(&mut job.enter(2).wait()?, evaluated)?;
-    let committed = prover.commit(&mut job.enter(3).wait()?, quotient)?;
-    let openings = prover.b_g2(&mut job.enter(4).wait()?, committed)?;
-    Ok(prover.assemble(openings, blinding()))
+    };
+    prover.prove_assigned(&tight_ledger(&prover, 1), fill, blinding())
 }
 
 #[test]
