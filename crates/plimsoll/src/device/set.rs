@@ -157,6 +157,11 @@ impl<D: Driver> DeviceSet<D> {
         E: From<DeviceError>,
     {
         let (grant, stop) = stage.split();
+        // A stage whose device is no more is run where that was found, which may be a lane of another one.
+        let granted = grant.lane().and_then(|number| self.fleet.device(number));
+        if granted.is_some_and(|device| device.loss().is_some()) {
+            return Err(self.fleet.refusal(grant).into());
+        }
         let Some(ended) = seated(|seat| f(seat, grant, stop)) else { return Err(self.fleet.refusal(grant).into()) };
         let cx::Ended { result, left } = ended;
         // Before the pipeline drops the grant.

@@ -84,6 +84,8 @@ fn an_urgent_job_waits_for_no_token() {
         }
     };
     let pipeline = paced(&ledger, &pool, Arc::new(hook), Pacing::Fixed(1));
+    // Dropped before the pipeline, also when the test fails.
+    let open = open;
     let first = pipeline.submit("first", Order::Nothing).expect("taken on");
     has_begun.recv().expect("it has the only token");
     let patient = pipeline.submit("patient", Order::Nothing).expect("taken on");
