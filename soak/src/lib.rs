@@ -6,6 +6,8 @@ pub mod actor;
 pub mod trace;
 pub mod walks;
 
+#[path = "../../crates/plimsoll/tests/support/dice.rs"]
+mod dice;
 #[path = "../../crates/plimsoll/tests/ledger_state/oracle.rs"]
 mod oracle;
 #[path = "../../crates/plimsoll/tests/ledger_state/world.rs"]

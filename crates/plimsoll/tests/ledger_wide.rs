@@ -3,6 +3,8 @@
 //!
 //! `PLIMSOLL_TRACES` says how many traces (12 otherwise), `PLIMSOLL_SEED` which is the first.
 
+#[path = "support/dice.rs"]
+mod dice;
 #[path = "ledger_wide/oracle.rs"]
 mod oracle;
 #[path = "ledger_wide/play.rs"]

@@ -1,6 +1,9 @@
 //! 1,000 tasks of mixed sizes for two seconds: 89 of 100 ask for 1 to 10 of 1,000, 10 for 100, and one for 900. Each
 //! holds what it got across one to eight yields and asks again at once, so that nearly all of them wait all the time.
 //!
+//! *Passed by* is what the tasks can count of each other, with those that are between their number and their request, or
+//! between their grant and their next step: what the peers really do is in `bound`.
+//!
 //! Nobody's wait is cut short: a request that is still waiting at the end counts with what it has waited by then.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -12,9 +15,9 @@ use crate::contended::{ready, runtime, threads};
 use crate::peers::{Broadcast, MutexCondvar, Peer, Plimsoll, Tokio};
 use crate::table::{Table, median, percentile};
 
-const TASKS: usize = 1000;
-const LIMIT: u32 = 1000;
-const LARGE: u32 = 900;
+pub(crate) const TASKS: usize = 1000;
+pub(crate) const LIMIT: u32 = 1000;
+pub(crate) const LARGE: u32 = 900;
 const ROUNDS: usize = 3;
 const LASTS: Duration = Duration::from_secs(2);
 
@@ -115,6 +118,15 @@ fn round<P: Peer>(runtime: &Runtime) -> [f64; 6] {
     summary(&round, &waits)
 }
 
+/// How much a task asks for.
+pub(crate) fn amount(task: usize) -> u32 {
+    match task % 100 {
+        0 => LARGE,
+        1..=10 => 100,
+        other => 1 + other as u32 % 10,
+    }
+}
+
 /// Ends the round when its time is up.
 fn end(round: &Round) {
     // A benchmark's clock, not a test: it lets the tasks run for a while.
@@ -124,11 +136,7 @@ fn end(round: &Round) {
 
 /// What one task does until the round is over.
 async fn one<P: Peer>(round: &Round, peer: &P, task: usize, yields: impl AsyncFn(u32)) -> Vec<Wait> {
-    let amount = match task % 100 {
-        0 => LARGE,
-        1..=10 => 100,
-        other => 1 + other as u32 % 10,
-    };
+    let amount = amount(task);
     let large = (amount == LARGE).then_some(task / 100);
     let mut waits = Vec::new();
     while !round.over.load(Relaxed) {

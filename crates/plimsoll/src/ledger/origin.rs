@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::snapshot::{Holding, Snapshot};
-use super::state::OwnerId;
+use super::state::{Mark, OwnerId};
 
 /// Of one owner.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,20 +27,29 @@ pub(super) struct Origins {
 
 impl Origins {
     pub(super) fn asked(&mut self, owner: OwnerId, place: &'static Location<'static>, now: u64) {
+        self.put(owner, Origin { place: Some(place), since: now, external: None });
+    }
+
+    fn put(&mut self, owner: OwnerId, origin: Origin) {
         if self.by_owner.len() <= owner.index() {
             self.by_owner.resize(owner.index() + 1, Origin::default());
         }
-        self.by_owner[owner.index()] = Origin { place: Some(place), since: now, external: None };
+        self.by_owner[owner.index()] = origin;
     }
 
-    pub(super) fn granted_at_once(&mut self, owner: OwnerId, place: &'static Location<'static>, now: u64) {
+    /// What was kept elsewhere of an owner until now.
+    pub(super) fn unfolded(&mut self, owner: OwnerId, Mark { place, since }: Mark) {
+        self.put(owner, Origin { place, since, external: None });
+    }
+
+    /// Something was granted.
+    pub(super) fn moved(&mut self, now: u64) {
+        // Who is granted something at once is stamped by a coarse clock, which is behind.
         self.granted_at = self.granted_at.max(now);
-        self.asked(owner, place, now);
     }
 
     pub(super) fn granted(&mut self, owner: OwnerId, now: u64) {
-        // Who is granted something at once is stamped by a coarse clock, which is behind.
-        self.granted_at = self.granted_at.max(now);
+        self.moved(now);
         self.by_owner[owner.index()].since = now;
     }
 

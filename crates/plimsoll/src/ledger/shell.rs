@@ -12,6 +12,7 @@
 //! 5. Who gives up leaves the seat in one critical section: a grant that has already arrived goes back whole, and what
 //!    that makes possible for others is granted in the same section.
 
+mod books;
 mod residents;
 mod seats;
 mod short;
@@ -21,6 +22,7 @@ use std::sync::{Arc as StdArc, Weak as StdWeak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use self::books::Books;
 use self::residents::Residents;
 use self::seats::{Cells, Seats, Signals};
 pub(super) use self::seats::{SeatId, Signal, Verdict};
@@ -29,7 +31,6 @@ pub(super) use self::short::{Plain, Short};
 use super::clock::Clock;
 use super::error::Shortage;
 use super::handle::Handles;
-use super::origin::Origins;
 use super::outbox::Outbox;
 use super::reaper::{Corpse, Graves};
 use super::snapshot::Snapshot;
@@ -56,12 +57,11 @@ pub(super) struct Inner {
 
 #[derive(Debug)]
 struct Shell {
-    state: LedgerState,
+    books: Books,
     /// Empty between events; kept for its room.
     outcomes: Vec<Outcome>,
     seats: Seats,
     waiting_for_quiet: usize,
-    origins: Origins,
     outbox: Outbox,
     residents: Residents,
     graves: Graves,
@@ -84,11 +84,10 @@ pub(super) enum Waited {
 impl Inner {
     pub(super) fn new(budget: &Budget) -> Inner {
         let shell = Shell {
-            state: LedgerState::new(budget),
+            books: Books::new(LedgerState::new(budget)),
             outcomes: Vec::new(),
             seats: Seats::default(),
             waiting_for_quiet: 0,
-            origins: Origins::default(),
             outbox: Outbox::default(),
             residents: Residents::default(),
             graves: Graves::default(),
@@ -116,8 +115,8 @@ impl Inner {
     /// Reads the state.
     pub(super) fn read<R>(&self, f: impl FnOnce(&mut LedgerState) -> R) -> R {
         let mut shell = sync::lock(&self.shell);
-        let result = f(&mut shell.state);
-        if shell.state.has_changes() {
+        let result = f(shell.books.state());
+        if shell.books.state().has_changes() {
             self.deliver(shell);
         }
         result
@@ -126,8 +125,9 @@ impl Inner {
     /// A picture of this moment.
     pub(super) fn snapshot(&self) -> Snapshot {
         let mut shell = sync::lock(&self.shell);
-        let mut snapshot = shell.state.snapshot();
-        shell.origins.complete(&mut snapshot, self.now());
+        let (state, origins) = shell.books.both();
+        let mut snapshot = state.snapshot();
+        origins.complete(&mut snapshot, self.now());
         shell.graves.complete(&mut snapshot);
         snapshot
     }
@@ -136,7 +136,7 @@ impl Inner {
     pub(super) fn observe(&self, observer: StdArc<dyn Observer>) {
         let mut shell = sync::lock(&self.shell);
         if !shell.outbox.is_observed() {
-            shell.state.record_changes(true);
+            shell.books.state().record_changes(true);
         }
         shell.outbox.add(observer);
     }
@@ -147,15 +147,15 @@ impl Inner {
         owner: OwnerId,
         external: Option<(&'static str, u64)>,
     ) -> Option<(&'static str, u64)> {
-        sync::lock(&self.shell).origins.set_external(owner, external)
+        sync::lock(&self.shell).books.both().1.set_external(owner, external)
     }
 
     /// Runs one event, and tells those whose verdict it brought.
     pub(super) fn event<R>(&self, f: impl FnOnce(&mut LedgerState, &mut Vec<Outcome>) -> R) -> R {
         let mut shell = sync::lock(&self.shell);
-        if shell.state.has_residencies() {
+        if shell.books.state().has_residencies() {
             let now = self.now();
-            shell.state.advance(now);
+            shell.books.state().advance(now);
         }
         let result = shell.apply(f);
         self.deliver(shell);
@@ -170,7 +170,8 @@ impl Inner {
     ) -> Result<Answer, E> {
         let mut shell = sync::lock(&self.shell);
         let now = self.now();
-        let Shell { state, outcomes, origins, .. } = &mut *shell;
+        let Shell { books, outcomes, .. } = &mut *shell;
+        let (state, origins) = books.both();
         let owner = f(now, state, outcomes)?;
         origins.asked(owner, place, now);
         let mine = outcomes.iter().position(|outcome| outcome.owner() == owner);
@@ -193,7 +194,8 @@ impl Inner {
     ) -> Result<Result<(OwnerId, Verdict), Shortage>, E> {
         let mut shell = sync::lock(&self.shell);
         let now = self.now();
-        let Shell { state, outcomes, origins, .. } = &mut *shell;
+        let Shell { books, outcomes, .. } = &mut *shell;
+        let (state, origins) = books.both();
         let owner = f(now, state, outcomes)?;
         let mine = outcomes.iter().position(|outcome| outcome.owner() == owner);
         let answer = match mine {
@@ -241,12 +243,12 @@ impl Inner {
             if let Some(verdict) = shell.seats.take_verdict(&self.cells, id) {
                 return Waited::Verdict(verdict);
             }
-            if shell.state.next_load(id.owner).is_some() {
+            if shell.books.state().next_load(id.owner).is_some() {
                 return Waited::MustLoad;
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
-                let shortage = shell.state.shortage(id.owner);
+                let shortage = shell.books.state().shortage(id.owner);
                 shell.withdraw(id);
                 self.deliver(shell);
                 return Waited::TimedOut(shortage);
@@ -316,7 +318,7 @@ impl Inner {
         let mut shell = sync::lock(&self.shell);
         let (next, gone) = shell.graves.next(space, panicked, self.now());
         if let Some(gone) = gone {
-            shell.state.note_of_ledger(gone);
+            shell.books.state().note_of_ledger(gone);
         }
         if next.is_none() {
             if mutant!("reaper-leaves-late") {
@@ -335,7 +337,8 @@ impl Inner {
         let quiet = shell.waiting_for_quiet > 0 && shell.is_quiet();
         let mut signals = shell.seat_verdicts(&self.cells, || self.now());
         let leaving = shell.carry_out_orders(&mut signals);
-        let Shell { state, outbox, .. } = &mut *shell;
+        let Shell { books, outbox, .. } = &mut *shell;
+        let state = books.state();
         // Numbered and timed here, under the lock; delivered below, outside of it (`outbox`).
         let publish = state.has_changes() && outbox.stamp(state.drain_changes(), self.now());
         drop(shell);
@@ -364,7 +367,7 @@ impl Inner {
                 let mut shell = sync::lock(&self.shell);
                 shell.outbox.remove(&observer);
                 if !shell.outbox.is_observed() {
-                    shell.state.record_changes(false);
+                    shell.books.state().record_changes(false);
                 }
             }
         }
@@ -372,24 +375,24 @@ impl Inner {
 }
 
 impl Shell {
-    fn is_quiet(&self) -> bool {
-        self.state.is_quiet() && self.graves.is_empty()
+    fn is_quiet(&mut self) -> bool {
+        self.books.state().is_quiet() && self.graves.is_empty()
     }
 
     /// Puts a value where the reaper finds it. `true` if a thread is to be started for its space.
     #[must_use]
     fn bury(&mut self, space: Space, bytes: Bytes, value: Corpse) -> bool {
-        self.state.note_of_ledger(What::Reaping { space, bytes });
+        self.books.state().note_of_ledger(What::Reaping { space, bytes });
         self.graves.take(space, bytes, value)
     }
 
     fn apply<R>(&mut self, f: impl FnOnce(&mut LedgerState, &mut Vec<Outcome>) -> R) -> R {
-        f(&mut self.state, &mut self.outcomes)
+        f(self.books.state(), &mut self.outcomes)
     }
 
     fn withdraw(&mut self, id: SeatId) {
         self.seats.leave(id);
-        self.state.withdraw(id.owner, &mut self.outcomes);
+        self.books.state().withdraw(id.owner, &mut self.outcomes);
     }
 
     fn seat_verdicts(&mut self, cells: &Cells, now: impl FnOnce() -> u64) -> Signals {
@@ -400,7 +403,7 @@ impl Shell {
         let now = now();
         for outcome in self.outcomes.drain(..) {
             if let Outcome::Granted(owner, _) = outcome {
-                self.origins.granted(owner, now);
+                self.books.granted(owner, now);
             }
             signals.push(self.seats.leave_verdict(cells, outcome.owner(), outcome.into_verdict()));
         }

@@ -122,6 +122,9 @@ mod tests {
     fn bind_to(_: usize) {}
 
     /// The two sides at once, as often as it takes for a processor to show its store buffer where it may.
+    ///
+    /// The frequent side's write stands behind others that miss the cache, so that without a fence it becomes visible only
+    /// long after the read that follows it: two sides that meet within that time are enough, whatever else the machine does.
     #[test]
     fn one_of_the_two_sides_sees_the_other() {
         const ROUNDS: usize = 30_000;
@@ -131,6 +134,8 @@ mod tests {
         struct Word(AtomicUsize);
         let (fence, go, frequent, seldom, saw) =
             (Fence::new(), Word::default(), Word::default(), Word::default(), Word::default());
+        const BEFORE: usize = 40;
+        let far: Vec<Word> = (0..1 << 17).map(|_| Word::default()).collect();
         let meet = |at: usize| {
             go.0.fetch_add(1, Ordering::AcqRel);
             let mut looks = 0;
@@ -145,7 +150,10 @@ mod tests {
             scope.spawn(|| {
                 bind_to(0);
                 for round in 1..=ROUNDS {
+                    // A page and a line further each time: neither the cache nor the processor's guesses are of any help.
+                    let far = (0..BEFORE).map(|nth| &far[(round * BEFORE + nth) * 33 % far.len()]);
                     meet(2 * round - 1);
+                    far.for_each(|word| word.0.store(round, Ordering::Relaxed));
                     frequent.0.store(round, Ordering::Relaxed);
                     fence.light();
                     saw.0.store(seldom.0.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::check::check;
+use crate::dice::Dice;
 use crate::world::{Event, Key, Kind, Run, Shared, World};
 
 /// A state (until it is expanded), and the one before it with the event between them.
@@ -89,20 +90,6 @@ fn check_all(name: &str, worlds: impl Iterator<Item = World>, floor: usize) {
     println!("{name}: {states} states in {count} worlds, {whole} of them wholly explored");
     assert!(whole * 2 >= count, "{name}: most of the worlds are too large");
     assert!(states >= floor, "{name}: {states} states; the search has shrunk below {floor}");
-}
-
-/// Splitmix64: small, seedable, and the same everywhere.
-struct Dice(u64);
-
-impl Dice {
-    /// A number from `low` to `high`, both included.
-    fn roll(&mut self, low: u64, high: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        low + (z ^ (z >> 31)) % (high - low + 1)
-    }
 }
 
 /// Random worlds: limits, residencies, jobs, priorities and K all come from the seed. What is shared fits one by one, and

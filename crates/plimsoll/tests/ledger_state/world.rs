@@ -6,6 +6,8 @@ use std::fmt;
 use plimsoll::ledger::state::{AccountId, LedgerState, Outcome, OwnerId, OwnerView, Stand};
 use plimsoll::{Budget, Bytes, Class, Demand, JobSpec, Profile, Resource, Slots, Space};
 
+pub(crate) use crate::dice::Dice;
+
 pub(crate) const A: Class = Class::new("a", Space::HOST);
 pub(crate) const D: Class = Class::new("d", Space::device(0));
 pub(crate) const CORE: Slots = Slots::new("core");
@@ -439,20 +441,7 @@ pub(crate) fn random_world(seed: u64, jobs: usize) -> World {
     World { limits, bypass: dice.roll(0, 3) as u32, jobs, trouble: true, resize, early: true }
 }
 
-/// Splitmix64: small, seedable, and the same everywhere.
-#[derive(Debug)]
-pub(crate) struct Dice(pub(crate) u64);
-
 impl Dice {
-    /// A number from `low` to `high`, both included.
-    pub(crate) fn roll(&mut self, low: u64, high: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        low + (z ^ (z >> 31)) % (high - low + 1)
-    }
-
     /// A profile of `stages` stages within the limits. `result`: the last stage leaves something behind.
     pub(crate) fn profile(&mut self, limits: Limits, stages: usize, result: bool) -> Profile {
         let mut profile = Profile::new();

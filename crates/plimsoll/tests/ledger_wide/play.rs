@@ -3,6 +3,7 @@
 use plimsoll::ledger::state::{AccountId, LedgerState, Outcome, OwnerId, Standing};
 use plimsoll::{Budget, Bytes, Class, Demand, JobSpec, Profile, Resource, Slots, Space};
 
+use crate::dice::Dice;
 use crate::oracle::{Account, Amounts, At, CORES, Kind, Oracle, Stage};
 
 const CLASSES: [Class; 4] = [
@@ -15,19 +16,7 @@ const CORE: Slots = Slots::new("core");
 const NAMES: [&str; 3] = ["s0", "s1", "s2"];
 const ACTORS: usize = 8;
 
-/// Splitmix64: small, seedable, and the same everywhere.
-struct Dice(u64);
-
 impl Dice {
-    /// A number from `low` to `high`, both included.
-    fn roll(&mut self, low: u64, high: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        low + (z ^ (z >> 31)) % (high.max(low) - low + 1)
-    }
-
     fn one_in(&mut self, n: u64) -> bool {
         self.roll(1, n) == 1
     }

@@ -49,7 +49,7 @@ impl Inner {
         let kept = StdArc::new(kept);
         let mut shell = sync::lock(&self.shell);
         let now = self.now();
-        shell.state.advance(now);
+        shell.books.state().advance(now);
         let wanted = shell.apply(|state, out| state.loaded(id, out));
         if wanted {
             shell.residents.put(id, Loaded { value: kept.clone(), home: kept.home() });
@@ -63,7 +63,7 @@ impl Inner {
 
     /// The residency that falls to a job to be loaded.
     pub(in crate::ledger) fn next_load(&self, job: OwnerId) -> Option<ResidencyId> {
-        sync::lock(&self.shell).state.next_load(job)
+        sync::lock(&self.shell).books.state().next_load(job)
     }
 }
 
@@ -71,10 +71,10 @@ impl Shell {
     /// Carries out what the last event ordered: values leave the table, and who is to load is told with the others.
     pub(super) fn carry_out_orders(&mut self, signals: &mut Signals) -> Leaving {
         let mut leaving = Leaving::default();
-        if !self.state.has_orders() {
+        if !self.books.state().has_orders() {
             return leaving;
         }
-        for order in self.state.drain_orders().collect::<Vec<_>>() {
+        for order in self.books.state().drain_orders().collect::<Vec<_>>() {
             match order {
                 Order::Evict(id) => self.see_off(id, &mut leaving),
                 Order::Load(..) if mutant!("takeover-without-wake") => {}
@@ -90,7 +90,7 @@ impl Shell {
     /// A value leaves the table.
     fn see_off(&mut self, id: ResidencyId, leaving: &mut Leaving) {
         let Some(Loaded { value, home }) = self.residents.0.get_mut(id.index()).and_then(Option::take) else { return };
-        match self.state.resident(id) {
+        match self.books.state().resident(id) {
             Some(&Resident { class, bytes, .. }) if bytes >= EVICTED_MIN && !mutant!("evicted-on-the-spot") => {
                 if self.bury(class.space(), bytes, Box::new(value)) {
                     leaving.threads.push((home, class.space()));

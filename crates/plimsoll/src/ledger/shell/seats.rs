@@ -65,7 +65,8 @@ pub(in crate::ledger) struct SeatId {
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) signal: Signal,
-    verdict: Option<Verdict>,
+    // Boxed: a seat is taken for each request that waits, and most verdicts are left in a cell.
+    verdict: Option<Box<Verdict>>,
     /// A yes is left in the cell.
     by_cell: bool,
 }
@@ -118,7 +119,7 @@ impl Seats {
             Verdict::Granted(_) if seat.by_cell => cells.tell(at, GRANTED),
             verdict => {
                 let by_cell = seat.by_cell;
-                seat.verdict = Some(verdict);
+                seat.verdict = Some(Box::new(verdict));
                 // It is the one's who waits, until the verdict is taken out.
                 *of_owner = NO_SEAT;
                 if by_cell {
@@ -141,7 +142,7 @@ impl Seats {
         }
         let verdict = self.seats[id.seat].verdict.take()?;
         self.seats.remove(id.seat);
-        Some(verdict)
+        Some(*verdict)
     }
 
     /// Leaves a seat before there is a verdict.

@@ -6,12 +6,13 @@
 //! reads no clock but the coarse one, until somebody is served who had to wait.
 
 use std::panic::Location;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::seats::{SeatId, Signal, Signals, Verdict};
 use super::{Inner, Shell};
 use crate::ledger::error::Shortage;
-use crate::ledger::state::{AtOnce, Granted, OwnerId, Served};
+use crate::ledger::state::{AtOnce, Granted, Mark, OwnerId, Served};
 use crate::sync::{self, MutexGuard, thread};
 use crate::{Bytes, Class};
 
@@ -48,8 +49,33 @@ pub(in crate::ledger) struct Plain {
     pub(in crate::ledger) priority: i32,
 }
 
-/// How often a thread looks at its cell before it goes to sleep.
-const LOOKS: u32 = if cfg!(any(plimsoll_loom, plimsoll_shuttle)) { 0 } else { 64 };
+/// How often a thread looks at its cell before it goes to sleep: for about as long as it takes to put a thread to sleep
+/// and to wake it again.
+const LOOKS: u32 = if cfg!(any(plimsoll_loom, plimsoll_shuttle)) { 0 } else { 200 };
+
+/// Threads that look at their cells, in the whole process: whoever looks occupies a core, and at least one must be left for
+/// whoever is to return something. Only a hint.
+static LOOKING: LooksOn = LooksOn(std::sync::atomic::AtomicUsize::new(0));
+
+struct LooksOn(std::sync::atomic::AtomicUsize);
+
+impl LooksOn {
+    /// Looks for a while; whether it was seen.
+    fn until(&self, is_there: impl Fn() -> bool) -> bool {
+        static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+        if LOOKS == 0 {
+            return is_there();
+        }
+        let others = self.0.fetch_add(1, Ordering::Relaxed);
+        let looks = if others + 1 < *CORES { LOOKS } else { 1 };
+        let seen = (0..looks).any(|_| {
+            std::hint::spin_loop();
+            is_there()
+        });
+        self.0.fetch_sub(1, Ordering::Relaxed);
+        seen
+    }
+}
 
 impl Inner {
     /// Takes a plain reservation of the root, or takes a seat to wait for it, signalled by what `signal` makes. `None`
@@ -81,7 +107,7 @@ impl Inner {
         let mut shell = sync::lock(&self.shell);
         match shell.ask(plain, self.clock.coarse(), false)? {
             AtOnce::Granted(owner) => Some(Ok(owner)),
-            AtOnce::WouldWait => shell.state.shortage_at_once(plain.class, plain.bytes).map(Err),
+            AtOnce::WouldWait => shell.books.state().shortage_at_once(plain.class, plain.bytes).map(Err),
             AtOnce::Waits(_) => unreachable!("it must not"),
         }
     }
@@ -90,7 +116,7 @@ impl Inner {
     pub(in crate::ledger) fn drop_piece(&self, owner: OwnerId, class: Class, bytes: Bytes) {
         let mut shell = sync::lock(&self.shell);
         let mut served = Served::new();
-        if shell.waiting_for_quiet == 0 && shell.state.drop_at_once(owner, class, bytes, &mut served) {
+        if shell.waiting_for_quiet == 0 && shell.books.short().drop_at_once(owner, class, bytes, &mut served) {
             if !served.is_empty() {
                 self.tell(shell, &served);
             }
@@ -102,12 +128,8 @@ impl Inner {
 
     /// Blocks a thread that has left its own handle as the signal.
     pub(in crate::ledger) fn park(&self, id: SeatId) -> Verdict {
-        let mut looks = 0;
-        while self.cells.is_waiting(id) {
-            if looks < LOOKS {
-                looks += 1;
-                std::hint::spin_loop();
-            } else {
+        if !LOOKING.until(|| !self.cells.is_waiting(id)) {
+            while self.cells.is_waiting(id) {
                 // It may return too early, which is why the cell is looked at again.
                 thread::park();
             }
@@ -124,10 +146,10 @@ impl Inner {
         let now = self.now();
         let mut signals = Signals::new();
         for &owner in served {
-            shell.origins.granted(owner, now);
+            shell.books.granted(owner, now);
             signals.push(shell.seats.leave_verdict(&self.cells, owner, Verdict::Granted(Granted::new())));
         }
-        self.busy.set(shell.state.is_anybody_in_the_line());
+        self.busy.set(shell.books.short().is_anybody_in_the_line());
         drop(shell);
         for signal in signals {
             signal.fire();
@@ -142,10 +164,14 @@ impl Inner {
 impl Shell {
     fn ask(&mut self, plain: Plain, now: u64, may_wait: bool) -> Option<AtOnce> {
         let Plain { place, class, bytes, priority } = plain;
-        let answer = self.state.ask_at_once(now, class, bytes, priority, may_wait)?;
+        let mark = Mark { place: Some(place), since: now };
+        let answer = self.books.short().ask_at_once(mark, class, bytes, priority, may_wait)?;
         match answer {
-            AtOnce::Granted(owner) => self.origins.granted_at_once(owner, place, now),
-            AtOnce::Waits(owner) => self.origins.asked(owner, place, now),
+            AtOnce::Granted(owner) => {
+                self.books.moved(now);
+                self.books.went_the_short_way(owner, mark);
+            }
+            AtOnce::Waits(owner) => self.books.went_the_short_way(owner, mark),
             AtOnce::WouldWait => {}
         }
         Some(answer)

@@ -14,6 +14,7 @@ use crate::observe::What;
 
 impl LedgerState {
     pub(super) fn enqueue(&mut self, now: u64, id: OwnerId, want: Want) {
+        self.assert_unfolded();
         self.dissolve_line();
         let place = match &mut self.owners[id.0].declared {
             Declared::Job { again, .. } => again.place.take(),
@@ -113,6 +114,7 @@ impl LedgerState {
 
     /// Grants everything that can be granted, in order, and refuses what can no longer be. Called at the end of every event.
     pub(super) fn settle(&mut self, out: &mut Vec<Outcome>) {
+        self.assert_unfolded();
         if self.settle_line(out) {
             return;
         }

@@ -164,7 +164,7 @@ impl LedgerState {
             let mut without = short.clone();
             let others = chosen.iter().enumerate().filter(|entry| entry.0 != at);
             others.for_each(|(_, (_, bytes))| without.sub_up_to(bytes));
-            if without == left {
+            if without == left && !mutant!("superfluous-eviction") {
                 chosen.remove(at);
             }
         }
@@ -178,6 +178,7 @@ impl LedgerState {
         let bytes = entry.owner.map_or(0, |owner| self.owners[owner.0].holding(entry.declared.class.into()));
         // Nanoseconds, and one more: of those that were used just now, the largest goes first.
         let idle = self.residencies.now.saturating_sub(entry.used).saturating_add(1);
-        bytes as f64 * idle as f64 / entry.declared.rebuild.max(1) as f64
+        let rebuild = if mutant!("eviction-without-cost") { 1 } else { entry.declared.rebuild.max(1) };
+        bytes as f64 * idle as f64 / rebuild as f64
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Line {
     /// The first one waits.
     places: VecDeque<Place>,
     waiting: usize,
+    /// Of all.
+    priority: i32,
     /// How many marks there are.
     marks: u32,
     /// At least as little is wanted of each component that anybody wants something of.
@@ -56,9 +58,9 @@ impl Line {
         self.waiting == 0
     }
 
-    /// The owner of the oldest request.
-    pub(super) fn first(&self) -> Option<usize> {
-        self.places.front().map(|place| place.owner)
+    /// The priority of all that wait.
+    pub(super) fn priority(&self) -> i32 {
+        self.priority
     }
 
     pub(super) fn get(&self, at: usize) -> Option<Place> {
@@ -75,7 +77,9 @@ impl Line {
         self.least.iter().any(|&(component, least)| least <= room(component))
     }
 
-    pub(super) fn push(&mut self, place: Place) {
+    pub(super) fn push(&mut self, place: Place, priority: i32) {
+        debug_assert!(self.is_empty() || self.priority == priority, "all have one priority");
+        self.priority = priority;
         debug_assert!(self.places.back().is_none_or(|last| last.age < place.age), "the youngest is the last");
         self.waiting += 1;
         match self.least.iter_mut().find(|entry| entry.0 == place.component) {
@@ -182,7 +186,7 @@ mod tests {
     #[test]
     fn whoever_is_served_out_of_turn_has_passed_all_that_are_older() {
         let mut line = Line::default();
-        (1..=4).for_each(|age| line.push(place(age, age)));
+        (1..=4).for_each(|age| line.push(place(age, age), 0));
         line.serve(2);
         line.mark_end(5);
         assert_eq!([1, 2, 4].map(|age| line.passed(age)), [2, 2, 1]);
@@ -191,17 +195,17 @@ mod tests {
         assert_eq!([2, 4].map(|age| line.passed(age)), [2, 1]);
         // With the next one its mark is at the head, and passes nobody any more.
         line.serve(0);
-        assert_eq!((line.first(), line.passed(4)), (Some(4), 1));
+        assert_eq!((line.get(0).map(|place| place.owner), line.passed(4)), (Some(4), 1));
         line.leave(4);
-        assert!(line.is_empty() && line.marks == 0 && line.first().is_none());
+        assert!(line.is_empty() && line.marks == 0 && line.get(0).is_none());
     }
 
     #[test]
     fn those_who_left_do_not_pile_up() {
         let mut line = Line::default();
-        line.push(place(0, 1));
+        line.push(place(0, 1), 0);
         for age in 1..10_000 {
-            line.push(place(age, 1));
+            line.push(place(age, 1), 0);
             line.leave(age);
         }
         assert!(line.places.len() < 100, "{}", line.places.len());

@@ -168,6 +168,15 @@ impl Queues {
         self.admission.range(range).take(BATCH).copied().collect()
     }
 
+    /// The next in order; or the next of those that are the first of their kind. Either key begins with priority and age.
+    fn admission_after(&self, last: Option<AdmissionKey>, by_kind: bool) -> Option<(AdmissionKey, OwnerId)> {
+        if by_kind {
+            return self.kinds.head_after(last);
+        }
+        let range = (last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        self.admission.range(range).next().map(|key| (*key, OwnerId(key.2)))
+    }
+
     /// Whether every waiting admission is short of the same component.
     pub(super) fn nobody_fits(&self, accounts: &Accounts) -> bool {
         let waiting = self.admission.len();
@@ -214,6 +223,9 @@ impl OfChild {
     /// Whether somebody with this claim may pass them for nothing: takes nothing of the limits that they need.
     fn may_be_exempt(&self, claim: &Amounts) -> bool {
         let Some(limits) = &self.limits else { return true };
+        if mutant!("child-holds-back-others") {
+            return false;
+        }
         !limits.is_empty() && claim.iter().all(|(component, _)| !limits.contains(&component))
     }
 }
@@ -266,7 +278,7 @@ impl Kinds {
         }
     }
 
-    /// The first of the kind that comes next in the order, and its owner.
+    /// The first of the kind that comes next in the order.
     fn head_after(&self, last: Option<HeadKey>) -> Option<(HeadKey, OwnerId)> {
         let range = (last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let key = *self.heads.range(range).next()?;
@@ -469,24 +481,17 @@ impl LedgerState {
         }
     }
 
+    /// The pass over admissions. Where each of them can be served in one way only, it looks at one of each kind.
     pub(super) fn grant_admissions(&mut self, out: &mut Vec<Outcome>) {
-        if self.queues.are_plain() {
-            self.grant_by_kind(out);
-        } else {
-            self.grant_one_by_one(out);
-        }
-    }
-
-    /// The pass over admissions that can each be served in one way only.
-    fn grant_by_kind(&mut self, out: &mut Vec<Outcome>) {
+        let by_kind = self.queues.are_plain();
         'again: loop {
             let mut held_back = false;
             let mut last = None;
             while !self.queues.nobody_fits(&self.accounts) {
-                let Some((key, id)) = self.queues.kinds.head_after(last) else { break };
+                let Some((key, id)) = self.queues.admission_after(last, by_kind) else { return };
                 last = Some(key);
                 let (priority, age, _) = key;
-                if self.queues.holds_back(age) {
+                if by_kind && self.queues.holds_back(age) {
                     // And with it all that are younger: on to the next priority.
                     held_back = true;
                     last = Some((priority, u64::MAX, usize::MAX));
@@ -518,24 +523,5 @@ impl LedgerState {
 
     fn is_spent(&self, id: OwnerId) -> bool {
         self.owners[id.0].waiting.as_ref().is_some_and(|waiting| waiting.passed >= self.bypass)
-    }
-
-    /// The pass over admissions of which some can be served in several ways.
-    fn grant_one_by_one(&mut self, out: &mut Vec<Outcome>) {
-        'again: loop {
-            let mut held_back = false;
-            let mut last = None;
-            while !self.queues.nobody_fits(&self.accounts) {
-                let batch = self.queues.admissions_after(last);
-                let Some(end) = batch.last() else { break };
-                last = Some(*end);
-                for (_, _, index) in batch {
-                    if self.admit_next(OwnerId(index), &mut held_back, out) {
-                        continue 'again;
-                    }
-                }
-            }
-            return;
-        }
     }
 }

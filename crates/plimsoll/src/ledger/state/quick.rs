@@ -8,7 +8,11 @@
 //!   nobody that he may be served in more ways than one.
 //! - *The safety check.* Such a reservation claims what it holds and leaves nothing behind: it can end as it is. While
 //!   nobody in flight needs more than it holds, what fits beside what is set aside is safe.
-//! - *Making an owner.* One that was dropped is kept, with everything in place but the amounts.
+//! - *Making an owner.* While nobody in flight needs more than it holds, and nothing but the short way is gone, it is
+//!   [`open`](Quick::open): owners are [light](super::light), and nothing has to be looked at again. Beside owners who need more, one
+//!   that was dropped is kept, with everything in place but the amounts.
+//!
+//! Before anything else the light owners are unfolded ([`unfold`](LedgerState::unfold)); whoever forgets it finds out at once.
 //!
 //! Whatever is not as simple as that goes the long way: children, pinned memory, maxima, retained reservations, residencies,
 //! observers, lost devices, limits on their way down. Before anything else is put on a queue the line is dissolved into the
@@ -20,10 +24,12 @@ use smallvec::SmallVec;
 
 use super::accounts::AccountId;
 use super::amounts::{Amounts, ComponentId};
+use super::light::{Light, LightStand, Mark};
 use super::line::{Place, Stand};
 use super::owner::{Declared, Owner, OwnerId, Phase, Waiting, Want};
 use super::{LedgerState, Outcome};
 use crate::ledger::error::{Reason, Shortage};
+use crate::ledger::snapshot::ClassTotals;
 use crate::{Bytes, Class, Resource};
 
 /// How many owners are kept for each class.
@@ -47,6 +53,9 @@ pub enum AtOnce {
 #[derive(Debug, Default)]
 pub(super) struct Quick {
     classes: Vec<Known>,
+    /// Nothing is asked or under way that the short way does not know, and nobody in flight needs more than it holds; and
+    /// since that was seen nothing but the short way was gone.
+    open: bool,
 }
 
 /// A class that is charged to one component of the root.
@@ -65,7 +74,7 @@ impl Clone for Quick {
     /// Without the owners that are kept, which are no part of the state.
     fn clone(&self) -> Quick {
         let clone = |known: &Known| Known { name: known.name.clone(), spare: Vec::new(), ..*known };
-        Quick { classes: self.classes.iter().map(clone).collect() }
+        Quick { classes: self.classes.iter().map(clone).collect(), open: self.open }
     }
 }
 
@@ -82,10 +91,10 @@ fn is_identical(one: Class, other: Class) -> bool {
 
 impl LedgerState {
     /// Asks for a reservation of the root with nothing declared but its bytes. `None`, and nothing has changed, where that
-    /// is no matter of the short way: [`open`](LedgerState::open) decides.
+    /// is no matter of the short way: [`open`](LedgerState::open) decides, after [`unfold`](LedgerState::unfold).
     pub fn ask_at_once(
         &mut self,
-        now: u64,
+        mark: Mark,
         class: Class,
         bytes: Bytes,
         priority: i32,
@@ -102,25 +111,29 @@ impl LedgerState {
         if bytes.0 > self.accounts.component(component).attainable() {
             return None;
         }
-        self.update_book();
-        let room = self.room_at_once(component);
-        let Some(first) = self.line.first() else {
-            if bytes.0 <= room && (self.is_calm() || self.is_safe_with_more(component, bytes.0)) {
+        let fits = bytes.0 <= self.room_at_once(component);
+        if self.line.is_empty() {
+            if fits && self.quick.open {
+                return Some(AtOnce::Granted(self.open_light(at, mark, bytes.0, priority)));
+            }
+            if fits && self.is_safe_with_more(component, bytes.0) {
                 return Some(AtOnce::Granted(self.open_at_once(at, bytes.0, priority)));
             }
-            return self.wait_at_once(now, at, bytes.0, priority, may_wait);
-        };
-        if self.owners[first].priority != priority {
+        } else if self.line.priority() != priority {
             return None;
-        }
-        if bytes.0 <= room && !self.line.holds_back(self.next_age, self.bypass) {
+        } else if fits && !self.line.holds_back(self.next_age, self.bypass) {
             self.line.mark_end(self.next_age);
-            return Some(AtOnce::Granted(self.open_at_once(at, bytes.0, priority)));
+            return Some(AtOnce::Granted(self.open_light(at, mark, bytes.0, priority)));
         }
-        self.wait_at_once(now, at, bytes.0, priority, may_wait)
+        match may_wait {
+            // Whoever needs more could be served before those in the line.
+            _ if !self.quick.open => None,
+            false => Some(AtOnce::WouldWait),
+            true => Some(AtOnce::Waits(self.wait_at_once(at, mark, bytes.0, priority))),
+        }
     }
 
-    /// Why a request that [would wait](AtOnce::WouldWait) would do so.
+    /// Why a request that [would wait](AtOnce::WouldWait) would do so. After [`unfold`](LedgerState::unfold).
     pub fn shortage_at_once(&self, class: Class, bytes: Bytes) -> Option<Shortage> {
         let known = &self.quick.classes[self.quick.find(class)?];
         let mut more = Amounts::default();
@@ -133,42 +146,100 @@ impl LedgerState {
     }
 
     /// Drops the only piece of a reservation that could have been opened so. `false`, and nothing has changed, where that is
-    /// no matter of the short way: [`drop_piece`](LedgerState::drop_piece) decides.
+    /// no matter of the short way: [`drop_piece`](LedgerState::drop_piece) decides, after [`unfold`](LedgerState::unfold).
     pub fn drop_at_once(&mut self, id: OwnerId, class: Class, bytes: Bytes, served: &mut Served) -> bool {
         if bytes.is_zero() || !self.is_simple() {
             return false;
         }
-        let Some(at) = self.quick.find(class) else { return false };
-        let (known, owner) = (&mut self.quick.classes[at], &self.owners[id.0]);
-        let is_simple = owner.pieces == 1
-            && owner.phase == Phase::InFlight
-            && owner.account == AccountId::ROOT
-            && owner.holdings.len() == 1
-            && owner.holdings[0].1 == bytes.0
-            && matches!(owner.holdings[0].0, Resource::Class(held) if is_identical(held, class))
-            && matches!(owner.declared, Declared::Standing { max: None, retained: false, .. });
-        if !is_simple {
-            return false;
-        }
-        let Some(totals) = known.totals else { return false };
-        debug_assert!(owner.leaves.is_zero() && owner.held == owner.claim, "it claims what it holds");
-        let it = self.accounts.component_mut(known.component);
+        let at = match self.owners.light(id.0) {
+            Some(light) => {
+                let at = light.known as usize;
+                debug_assert_eq!(light.stand, LightStand::Holds);
+                if light.bytes != bytes.0 || !is_identical(self.quick.classes[at].class, class) {
+                    return false;
+                }
+                self.owners.end_light(id.0);
+                at
+            }
+            None => match self.quick.find(class) {
+                Some(at) if self.owners[id.0].is_simple_holder(class, bytes.0) => {
+                    self.in_flight.remove(id.0);
+                    let owner = self.owners.remove_unmarked(id.0, self.quick.open);
+                    self.quick.classes[at].keep(owner);
+                    at
+                }
+                _ => return false,
+            },
+        };
+        let component = self.quick.classes[at].component;
+        let it = self.accounts.component_mut(component);
         it.held = it.held.checked_sub(bytes.0).expect("more was returned than was held");
-        let totals = &mut self.classes[totals].1;
+        let totals = self.totals_at_once(at);
         totals.sub(bytes.0);
         totals.count -= 1;
-        self.in_flight.remove(id.0);
-        let owner = self.owners.remove_unmarked(id.0);
-        known.keep(owner);
         self.forget_unsafe();
-        self.serve_line(served);
+        if !self.line.is_empty() {
+            self.serve_line(served);
+        }
         true
+    }
+
+    /// Makes ordinary owners of the light ones, and tells what was kept with each. Comes before anything else that looks at
+    /// the state, after the short way was gone.
+    pub fn unfold(&mut self, told: impl FnMut(OwnerId, Mark)) {
+        self.quick.open = false;
+        if self.owners.has_lights() {
+            self.unfold_all(told);
+        }
+    }
+
+    #[cold]
+    fn unfold_all(&mut self, mut told: impl FnMut(OwnerId, Mark)) {
+        for Light { bytes, age, born, mark, owner: index, known, priority, stand } in self.owners.take_lights() {
+            let index = index as usize;
+            let known = &mut self.quick.classes[known as usize];
+            let mut owner = known.owner();
+            (owner.born, owner.priority) = (born, priority);
+            match stand {
+                LightStand::Holds => {
+                    owner.give(known.class, known.component, bytes);
+                    self.in_flight.push(index);
+                }
+                LightStand::Waits => {
+                    (owner.phase, owner.pieces) = (Phase::Fresh, 0);
+                    owner.holdings.clear();
+                    owner.held.clear();
+                    owner.claim.set_only(known.component, bytes);
+                    owner.waiting = Some(Waiting::new(Want::More(known.class, bytes), age, mark.since));
+                }
+                LightStand::Ended(_) => unreachable!("those are not taken out"),
+            }
+            self.owners.unfold(index, owner);
+            told(OwnerId(index), mark);
+        }
+    }
+
+    /// # Panics
+    ///
+    /// While the short way is open.
+    pub(super) fn assert_unfolded(&self) {
+        assert!(!self.quick.open, "after requests that went the short way, `unfold` comes before anything else");
+    }
+
+    /// Tells a light owner since when it holds what it was granted; `false` if it is not a light one.
+    pub fn holds_since(&mut self, id: OwnerId, now: u64) -> bool {
+        self.owners.light(id.0).map(|light| light.mark.since = now).is_some()
+    }
+
+    /// Whether an owner is a light one.
+    pub fn is_light(&mut self, id: OwnerId) -> bool {
+        self.owners.light(id.0).is_some()
     }
 
     /// Serves the line where that is all that an event can have brought about. `false`, and nothing has changed, where the
     /// long way has to be gone.
     pub(super) fn settle_line(&mut self, out: &mut Vec<Outcome>) -> bool {
-        if self.line.is_empty() || !self.is_simple() || !self.is_calm() {
+        if self.line.is_empty() || !self.is_simple_now() || !self.is_calm() {
             return false;
         }
         let mut served = Served::new();
@@ -201,8 +272,18 @@ impl LedgerState {
         if self.line.is_empty() { waiting.passed } else { self.line.passed(waiting.age) }
     }
 
-    /// Whether nothing is asked or under way that the short way does not know, and all that wait are in the line.
+    /// Whether nothing is asked or under way that the short way does not know, and all that wait are in the line. Opens the
+    /// short way where, on top of that, nobody in flight needs more than it holds.
     fn is_simple(&mut self) -> bool {
+        if self.quick.open {
+            return true;
+        }
+        let simple = self.is_simple_now();
+        self.quick.open = simple && self.is_calm();
+        simple
+    }
+
+    fn is_simple_now(&mut self) -> bool {
         let lowered = || self.accounts.components.iter().any(|component| component.limit > component.target);
         !self.is_recording()
             && !self.recheck
@@ -247,34 +328,34 @@ impl LedgerState {
         // The age that it would have waited with.
         self.next_age += 1;
         let id = self.owners.insert_unmarked(owner);
-        self.enter_at_once(id, at, bytes);
+        self.in_flight.push(id);
+        self.count_at_once(at, bytes);
         OwnerId(id)
     }
 
-    /// Puts a request in the line, where there can be one.
-    fn wait_at_once(&mut self, now: u64, at: usize, bytes: u64, priority: i32, may_wait: bool) -> Option<AtOnce> {
-        if self.line.is_empty() && !self.is_calm() {
-            return None;
-        }
-        if !may_wait {
-            return Some(AtOnce::WouldWait);
-        }
-        let known = &mut self.quick.classes[at];
-        let mut owner = known.owner();
-        let (class, component) = (known.class, known.component);
-        (owner.phase, owner.pieces) = (Phase::Fresh, 0);
-        owner.holdings.clear();
-        owner.held.clear();
-        owner.claim.set_only(component, bytes);
+    /// Opens a light reservation that was found possible.
+    fn open_light(&mut self, at: usize, mark: Mark, bytes: u64, priority: i32) -> OwnerId {
         self.born += 1;
-        (owner.born, owner.priority) = (self.born, priority);
-        let age = self.next_age;
+        let (born, age) = (self.born, self.next_age);
+        // The age that it would have waited with.
         self.next_age += 1;
-        owner.waiting = Some(Waiting::new(Want::More(class, bytes), age, now));
-        let owner = self.owners.insert_unmarked(owner);
-        let known = at as u32;
-        self.line.push(Place { age, bytes, owner, component, known, passed_before: 0, stand: Stand::Waits });
-        Some(AtOnce::Waits(OwnerId(owner)))
+        let (known, stand) = (at as u32, LightStand::Holds);
+        let index = self.owners.insert_light(Light { bytes, age, born, mark, owner: 0, known, priority, stand });
+        self.count_at_once(at, bytes);
+        OwnerId(index)
+    }
+
+    /// Puts a request in the line.
+    fn wait_at_once(&mut self, at: usize, mark: Mark, bytes: u64, priority: i32) -> OwnerId {
+        self.born += 1;
+        let (born, age) = (self.born, self.next_age);
+        self.next_age += 1;
+        let (known, stand) = (at as u32, LightStand::Waits);
+        let owner = self.owners.insert_light(Light { bytes, age, born, mark, owner: 0, known, priority, stand });
+        let component = self.quick.classes[at].component;
+        let place = Place { age, bytes, owner, component, known, passed_before: 0, stand: Stand::Waits };
+        self.line.push(place, priority);
+        OwnerId(owner)
     }
 
     /// Serves whoever can be served, oldest first. Each that is served only makes it harder for others, so nobody has to be
@@ -292,14 +373,20 @@ impl LedgerState {
                 at += 1;
                 continue;
             }
-            let owner = self.owners.unmarked(place.owner);
-            let Some(Waiting { want: Want::More(class, _), .. }) = owner.waiting else {
-                unreachable!("only free-standing reservations are in the line")
-            };
-            owner.waiting = None;
-            (owner.phase, owner.pieces) = (Phase::InFlight, 1);
-            owner.give(class, place.component, place.bytes);
-            self.enter_at_once(place.owner, place.known as usize, place.bytes);
+            match self.owners.light(place.owner) {
+                Some(light) => light.stand = LightStand::Holds,
+                None => {
+                    let owner = self.owners.unmarked(place.owner);
+                    let Some(Waiting { want: Want::More(class, _), .. }) = owner.waiting else {
+                        unreachable!("only free-standing reservations are in the line")
+                    };
+                    owner.waiting = None;
+                    (owner.phase, owner.pieces) = (Phase::InFlight, 1);
+                    owner.give(class, place.component, place.bytes);
+                    self.in_flight.push(place.owner);
+                }
+            }
+            self.count_at_once(place.known as usize, place.bytes);
             served.push(OwnerId(place.owner));
             self.line.serve(at);
             if !self.line.may_fit(|component| self.room_at_once(component)) {
@@ -311,19 +398,22 @@ impl LedgerState {
     }
 
     /// Counts a reservation in that holds what it asked for.
-    fn enter_at_once(&mut self, index: usize, at: usize, bytes: u64) {
+    fn count_at_once(&mut self, at: usize, bytes: u64) {
         let it = self.accounts.component_mut(self.quick.classes[at].component);
         it.held += bytes;
         it.peak = it.peak.max(it.held);
+        let totals = self.totals_at_once(at);
+        totals.add(bytes);
+        totals.count += 1;
+        debug_assert!(self.is_safe_with(None), "and so is the check from the start");
+    }
+
+    fn totals_at_once(&mut self, at: usize) -> &mut ClassTotals {
         let totals = match self.quick.classes[at].totals {
             Some(totals) => totals,
             None => self.learn_totals(at),
         };
-        let totals = &mut self.classes[totals].1;
-        totals.add(bytes);
-        totals.count += 1;
-        self.in_flight.push(index);
-        debug_assert!(self.is_safe_with(None), "and so is the check from the start");
+        &mut self.classes[totals].1
     }
 
     /// Forms the line of all that wait, if nothing else does. `false`, and nothing has changed, if that cannot be.
@@ -347,10 +437,11 @@ impl LedgerState {
             let (owner, known, stand) = (id.0, known as u32, Stand::Waits);
             places.push(Place { age, bytes, owner, component, known, passed_before, stand });
         }
+        let priority = places.first().map_or(0, |place| self.owners[place.owner].priority);
         self.queues.clear();
         for place in places {
             self.owners.unmarked(place.owner).waiting.as_mut().expect("it waits").forget_listing();
-            self.line.push(place);
+            self.line.push(place, priority);
         }
         true
     }
@@ -402,6 +493,19 @@ impl Known {
 }
 
 impl Owner {
+    /// Whether it is a reservation of the root that holds so much and nothing else, in one piece, with nothing declared.
+    fn is_simple_holder(&self, class: Class, bytes: u64) -> bool {
+        let is_simple = self.pieces == 1
+            && self.phase == Phase::InFlight
+            && self.account == AccountId::ROOT
+            && self.holdings.len() == 1
+            && self.holdings[0].1 == bytes
+            && matches!(self.holdings[0].0, Resource::Class(held) if is_identical(held, class))
+            && matches!(self.declared, Declared::Standing { max: None, retained: false, .. });
+        debug_assert!(!is_simple || self.leaves.is_zero() && self.held == self.claim, "it claims what it holds");
+        is_simple
+    }
+
     /// Puts these bytes in the owner's hands, and claims no more.
     fn give(&mut self, class: Class, component: ComponentId, bytes: u64) {
         match &mut self.holdings[..] {
