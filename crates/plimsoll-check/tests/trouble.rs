@@ -337,7 +337,7 @@ fn a_part_loads_what_it_needs_by_the_plan_that_was_safe() {
 /// What counted as held when its limit was raised, and can go, is no reason for the limit to stay up.
 #[test]
 fn the_limit_of_a_job_that_runs_alone_comes_down_past_what_can_be_evicted() {
-    let large = profile([(host(5).slots(LANE, 2), host(0))]);
+    let large = profile([(host(1).slots(LANE, 2), host(1)), (host(5), host(0))]);
     let world = World::new(budget(5, 1))
         .residency(key("key", 3))
         .jobs(1, JobKind::new("ours", one(1)).needs("key"))
