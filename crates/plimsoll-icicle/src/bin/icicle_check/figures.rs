@@ -56,7 +56,7 @@ pub(crate) fn print(icicle: &Icicle, sizes: RangeInclusive<u32>) -> Result<(), S
         let domain = Domain::with_log_size(log_size).ok_or("too large")?;
         // The first run loads points, tables and the domain, and is not counted.
         for run in 0..=RUNS {
-            let mut both = |index: usize, f: &mut dyn FnMut(&dyn Backend) -> Result<(), String>| {
+            let mut both = |index: usize, f: &mut (dyn FnMut(&dyn Backend) -> Result<(), String> + Send)| {
                 let (ours, first) = timed(|| f(icicle));
                 let (theirs, second) = timed(|| pool.install(|| f(&*cpu)));
                 if run > 0 {
