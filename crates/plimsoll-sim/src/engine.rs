@@ -9,7 +9,6 @@
 //! shipped `LedgerState`, the shipped pacer and the shipped queue order, call for call as the pipeline does; `peers` drives the
 //! policies of other engines. Everything is integers and happens in one order, so that a seed gives the same run everywhere.
 
-mod bypass;
 mod clock;
 mod core;
 mod memory;
@@ -20,7 +19,6 @@ mod record;
 mod stats;
 mod trouble;
 
-pub(crate) use self::bypass::Bypass;
 pub use self::record::Sink;
 pub use self::stats::{End, Outcome};
 pub use self::trouble::Trouble;

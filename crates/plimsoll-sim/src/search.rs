@@ -5,7 +5,7 @@
 //! worlds with the worst backlog and the longest wait.
 
 use crate::Nanos;
-use crate::engine::{Bypass, End, Options, Outcome, Trouble, simulate_troubled};
+use crate::engine::{End, Options, Outcome, Trouble, simulate_troubled};
 use crate::random::{Law, Random, Times, Use};
 use crate::workload::{
     Arrivals, Circuit, Machine, Policy, PolicyKind, Residency, Site, Stage, Stream, Take, Workload, on_host,
@@ -131,7 +131,6 @@ pub fn world(seed: u64) -> (Workload, Trouble) {
         resizes,
         cancelled_of_a_thousand: if dice.one_in(2) { dice.below(100) } else { 0 },
         check: true,
-        bypass: Bypass::new(reserve > 0),
         ..Trouble::default()
     };
     let name = format!("world {seed}");

@@ -88,7 +88,7 @@ fn a_plan_can_be_made_for_this_machine() {
     let total = sandbox.run(&["doctor", "--json"]).json()["memory"]["total_bytes"].as_u64().unwrap();
     let budget = here["budget_bytes"].as_u64().unwrap();
     assert!(0 < budget && budget <= total, "{budget} of {total}");
-    let seconds = |plan: &Value| plan["simulated"]["seconds_per_proof_steady"].as_f64().unwrap();
+    let seconds = |plan: &Value| plan["formulas"][0]["seconds_per_proof"].as_f64().unwrap();
     let cores = std::thread::available_parallelism().unwrap().get() as f64;
     let ratio = seconds(&here) / seconds(&files) / (96.0 / cores);
     assert!((0.8..1.25).contains(&ratio), "as many cores as there are: {ratio}");

@@ -6,7 +6,6 @@ use plimsoll::ledger::state::{Kind, LedgerState, Stand};
 use plimsoll::pipeline::Certificate;
 use plimsoll::{Bytes, Slots, Space};
 
-use super::bypass::Bypass;
 use super::core::Core;
 use crate::engine::ours;
 
@@ -29,8 +28,6 @@ pub struct Trouble {
     pub(crate) limit_most: u64,
     /// By circuit: how many jobs may be behind each stage.
     pub(crate) bounds: Vec<Vec<Option<u64>>>,
-    /// The count of passings from outside.
-    pub(crate) bypass: Bypass,
 }
 
 impl Trouble {
@@ -62,9 +59,6 @@ impl Trouble {
         if self.broken.is_none() {
             self.broken =
                 self.conservation(core, state).or_else(|| self.backlog(core)).or_else(|| self.passed(core, state));
-        }
-        if self.broken.is_none() {
-            self.broken = self.bypass.look(core.now, state);
         }
     }
 
