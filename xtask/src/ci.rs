@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{deny, fuzz, lint, loom, msrv, mutants, package, shuttle, soak, test, tidy};
+use crate::{deny, fuzz, interop, lint, loom, msrv, mutants, package, shuttle, soak, test, tidy};
 
 /// Arguments of the task.
 #[derive(clap::Args)]
@@ -20,10 +20,11 @@ pub(crate) struct Args {
 /// Runs the steps in order and stops at the first failure.
 pub(crate) fn run(args: &Args) -> Result<()> {
     type Step = (&'static str, fn() -> Result<()>);
-    let steps: [Step; 11] = [
+    let steps: [Step; 12] = [
         ("tidy", tidy::run),
         ("lint", lint::run),
         ("test", || test::run(&test::Args { rest: Vec::new() })),
+        ("interop", interop::run),
         ("deny", deny::run),
         ("loom", || loom::run(&loom::Args { preemptions: 3, rest: Vec::new() })),
         ("shuttle", || shuttle::run(&shuttle::Args { schedules: 100, rest: Vec::new() })),
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 seed: None,
             })
         }),
-        ("fuzz", || fuzz::run(&fuzz::Args { seconds: 20, rest: Vec::new() })),
+        ("fuzz", || fuzz::run(&fuzz::Args { seconds: 70, target: Vec::new(), rest: Vec::new() })),
         ("mutants", || mutants::run(&mutants::Args { only: Vec::new() })),
         ("package", package::run),
         ("msrv", msrv::run),

@@ -8,6 +8,7 @@ mod features;
 mod fuzz;
 mod gpu;
 mod icicle;
+mod interop;
 mod lint;
 mod loom;
 mod metrics;
@@ -57,6 +58,8 @@ enum Task {
     Gpu,
     /// Conformance and figures on the ICICLE that is installed.
     Icicle(icicle::Args),
+    /// circom and snarkjs against ours: each side verifies what the other proves (needs node and npm).
+    Interop,
     /// Builds each mutant and checks that the suite catches it.
     Mutants(mutants::Args),
     /// The dashboard and the alert rules: documented names, and what promtool says.
@@ -107,6 +110,7 @@ fn run() -> Result<()> {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Gpu => gpu::run(),
         Task::Icicle(args) => icicle::run(&args),
+        Task::Interop => interop::run(),
         Task::Mutants(args) => mutants::run(&args),
         Task::Metrics => metrics::run(),
         Task::Miri => miri::run(),

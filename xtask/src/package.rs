@@ -10,12 +10,13 @@ use anyhow::{Context, Result};
 use crate::sh;
 
 /// The crates that are published, in the order of their dependencies.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "plimsoll",
     "plimsoll-capi",
     "plimsoll-check",
     "plimsoll-tower",
     "plimsoll-groth16",
+    "plimsoll-circom",
     "plimsoll-cuda",
     "plimsoll-icicle",
     "plimsoll-profile",

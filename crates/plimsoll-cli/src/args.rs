@@ -1,5 +1,6 @@
 //! The command line.
 
+mod circom;
 mod simulate;
 
 use std::fmt;
@@ -13,6 +14,10 @@ use plimsoll::Bytes;
 use plimsoll_icicle::DeviceName;
 use plimsoll_icicle::error::OpenError;
 
+pub use self::circom::{
+    Completions, Convert, Inspect, Man, ProveCircom, Setup as SetupKeys, SetupCommand, VerifySnarkjs,
+};
+use self::circom::{INSPECT_EXAMPLES, SETUP_EXAMPLES};
 use self::simulate::{PLAN_EXAMPLES, SIMULATE_EXAMPLES};
 pub use self::simulate::{Plan, Simulate};
 use crate::exit::Exit;
@@ -39,7 +44,11 @@ Examples:
   plimsoll prove letter.txt --backend icicle:CUDA:1
   plimsoll prove letter.txt --output /tmp/letter.json
   plimsoll prove letter.txt --trace letter.jsonl
-  plimsoll prove letter.txt --json | jq .memory.resident_peak_bytes";
+  plimsoll prove letter.txt --json | jq .memory.resident_peak_bytes
+  plimsoll prove --zkey c.zkey --wtns a.wtns                      writes proof.json and public.json
+  plimsoll prove --zkey c.zkey --wtns witnesses/ --output proofs  writes proofs/NAME.proof.json and proofs/NAME.public.json
+  plimsoll prove --zkey c.zkey --r1cs c.r1cs --wtns '*.wtns'      names the constraint that a wrong witness breaks
+  find . -name '*.wtns' | plimsoll prove --zkey c.zkey --wtns -";
 
 const DOCTOR_EXAMPLES: &str = "\
 Examples:
@@ -52,7 +61,8 @@ const VERIFY_EXAMPLES: &str = "\
 Examples:
   plimsoll verify letter.txt.proof.json
   plimsoll verify letter.txt.proof.json --file letter.txt
-  plimsoll verify letter.txt.proof.json --key 1f3a…      only this key will do";
+  plimsoll verify letter.txt.proof.json --key 1f3a…      only this key will do
+  plimsoll verify --vkey verification_key.json --public public.json --proof proof.json";
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
@@ -110,6 +120,16 @@ pub enum Command {
     /// Steer a running process over its socket
     #[command(after_help = footer(CTL_EXAMPLES))]
     Ctl(Ctl),
+    /// Show what a file is and what is in it: keys, witnesses, constraints, powers of tau, proofs
+    #[command(after_help = footer(INSPECT_EXAMPLES))]
+    Inspect(Inspect),
+    /// Check, import and convert keys
+    #[command(after_help = footer(SETUP_EXAMPLES))]
+    Setup(SetupKeys),
+    /// Print the completions of a shell
+    Completions(Completions),
+    /// Print the manual page, or write the pages of all commands to a folder
+    Man(Man),
     /// Look at this machine, and say whether proving would work on it
     #[command(after_help = footer(DOCTOR_EXAMPLES))]
     Doctor(Doctor),
@@ -119,7 +139,12 @@ pub enum Command {
 #[derive(Args, Debug)]
 pub struct Prove {
     /// The file to prove
-    pub file: PathBuf,
+    #[arg(required_unless_present = "zkey", conflicts_with = "zkey")]
+    pub file: Option<PathBuf>,
+
+    /// A circuit's key and witnesses instead of a file.
+    #[command(flatten)]
+    pub circom: ProveCircom,
 
     /// The most memory that the whole process may hold, such as 2GiB
     ///
@@ -158,7 +183,7 @@ pub struct Prove {
 
     /// Where to write the proof
     ///
-    /// By default FILE.proof.json beside the file.
+    /// By default FILE.proof.json beside the file. With --zkey it is a folder, by default the current one.
     #[arg(long, short, value_name = "PATH")]
     pub output: Option<PathBuf>,
 
@@ -378,7 +403,12 @@ pub struct Doctor {
 #[derive(Args, Debug)]
 pub struct Verify {
     /// The proof
-    pub proof: PathBuf,
+    #[arg(value_name = "PROOF", required_unless_present = "vkey", conflicts_with = "vkey")]
+    pub file_proof: Option<PathBuf>,
+
+    /// A proof of snarkjs's instead.
+    #[command(flatten)]
+    pub snarkjs: VerifySnarkjs,
 
     /// Check also that the proof is about this file
     #[arg(long, value_name = "FILE")]

@@ -82,12 +82,14 @@ pub struct Failure {
     pub message: String,
     /// What the ledger still held when all work had ended, where work had begun: zero, unless bytes were lost.
     pub held: Option<Bytes>,
+    /// Whether the command has printed its `--json` object already.
+    pub told: bool,
 }
 
 impl Failure {
     /// A failure with the message that `error` prints.
     pub fn new(exit: Exit, error: impl fmt::Display) -> Self {
-        Self { exit, message: error.to_string(), held: None }
+        Self { exit, message: error.to_string(), held: None, told: false }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::proof_file::SETUP;
 
 mod container;
 
-pub use container::{Container, Damage, INSECURE, Payload, open_regular, store};
+pub use container::{Container, Damage, INSECURE, Payload, Trailer, open_regular, store};
 
 /// How often the lock is asked for while another process makes the key.
 const LOCK_POLL: Duration = Duration::from_millis(50);

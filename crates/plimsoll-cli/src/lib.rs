@@ -9,6 +9,7 @@
 //! | [`proving`] | the pipeline |
 //! | [`proof_file`], [`verify`] | the result, written and checked |
 //! | [`watch`], [`trace`], [`metrics`] | what is seen of a run |
+//! | [`circom`], [`inspect`] | keys and witnesses of circom and snarkjs; what a file is |
 //! | [`commands`] | the commands, which put all this in order |
 
 use std::panic;
@@ -20,11 +21,13 @@ pub mod args;
 pub mod backend;
 pub mod budget;
 pub mod chain;
+pub mod circom;
 pub mod circuit;
 pub mod commands;
 pub mod console;
 pub mod exit;
 pub mod heap;
+pub mod inspect;
 pub mod key_cache;
 pub mod keys;
 pub mod metrics;
@@ -62,6 +65,10 @@ pub fn run() -> Exit {
         Command::Ctl(_) => ("ctl", true),
         Command::Top(_) => ("top", false),
         Command::Doctor(args) => ("doctor", args.json),
+        Command::Inspect(args) => ("inspect", args.json),
+        Command::Setup(args) => ("setup", args.command.json()),
+        Command::Completions(_) => ("completions", false),
+        Command::Man(_) => ("man", false),
     };
     let result = panic::catch_unwind(|| match &cli.command {
         Command::Prove(args) => commands::prove::run(args),
@@ -72,6 +79,10 @@ pub fn run() -> Exit {
         Command::Ctl(args) => commands::ctl::run(args),
         Command::Top(args) => commands::top::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
+        Command::Inspect(args) => commands::inspect::run(args),
+        Command::Setup(args) => commands::setup::run(args),
+        Command::Completions(args) => commands::completions::run(args),
+        Command::Man(args) => commands::completions::man(args),
     });
     // The panic hook has printed what happened.
     let result =
@@ -105,7 +116,7 @@ struct ErrorReport<'a> {
 fn report(command: &'static str, json: bool, failure: &Failure) {
     console::note(console::ERROR, "error", &failure.message);
     // What the doctor found is printed already, whichever way it is.
-    if json && command != "doctor" {
+    if json && command != "doctor" && !failure.told {
         let error = ErrorReport {
             kind: failure.exit.kind(),
             exit_code: failure.exit.code(),

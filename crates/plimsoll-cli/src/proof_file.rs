@@ -29,6 +29,7 @@ mod unfinished;
 mod write;
 
 pub use read::{Fault, ProofReader, ReadError};
+pub(crate) use unfinished::Unfinished;
 pub use write::{ProofWriter, WriteError};
 
 use crate::chain::{State, partition_count};

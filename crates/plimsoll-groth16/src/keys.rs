@@ -15,10 +15,12 @@ use blstrs::{G1Affine, G2Affine};
 
 use crate::r1cs::R1cs;
 
+mod equations;
 mod error;
 mod header;
 mod points;
 
+pub use equations::BrokenEquation;
 pub use error::{KeyMismatch, KeyReadError, KeyWriteError, PointFault, Section};
 pub use header::KeyHeader;
 use points::{PointReader, write_points};

@@ -22,11 +22,13 @@ use crate::domain::{Domain, DomainError};
 mod builder;
 mod density;
 mod matrix;
+mod places;
 
 pub use builder::{InputRows, Products, R1csBuilder, Side};
 pub use density::Density;
 pub use matrix::Matrix;
 pub(crate) use matrix::{Dictionary, MatrixBuilder};
+use places::Places;
 
 /// How many rows a task of a sparse product takes: about a millisecond of work, so that stealing costs nothing.
 const ROWS_PER_TASK: usize = 2048;
@@ -45,6 +47,8 @@ pub struct R1cs {
     pub(crate) products_implied: bool,
     pub(crate) a_density: Density,
     pub(crate) b_density: Density,
+    /// At which point of the domain each constraint is.
+    pub(crate) places: Places,
     pub(crate) digest: [u8; 32],
 }
 
@@ -189,12 +193,23 @@ impl R1cs {
         sum
     }
 
-    /// Writes the product of a matrix and the assignment to the first [`R1cs::constraints`] places of `out`.
+    /// Writes the product of a matrix and the assignment to the first [`R1cs::constraints`] places of `out`; with another
+    /// [stride](R1cs::with_stride) than 1, to all places of the domain.
     ///
     /// # Panics
-    /// When `assignment` is not [`R1cs::variables`] long, or `out` is shorter than the constraints, or the matrix has no rows.
+    /// When `assignment` is not [`R1cs::variables`] long, or `out` is shorter than that, or the matrix has no rows.
     pub fn evaluate(&self, matrix: &Matrix, assignment: &[Scalar], out: &mut [Scalar]) {
         assert_eq!(assignment.len(), self.variables(), "an assignment has a value for each variable");
+        if !self.places.are_in_order() {
+            let n = self.domain.size();
+            return pool::for_each_chunk(&mut out[..n], ROWS_PER_TASK, |first, places| {
+                for (i, out) in places.iter_mut().enumerate() {
+                    let row = self.places.constraint_at(first + i, n);
+                    *out =
+                        if row < self.constraints { self.evaluate_row(matrix, row, assignment) } else { Scalar::ZERO };
+                }
+            });
+        }
         pool::for_each_chunk(&mut out[..self.constraints], ROWS_PER_TASK, |first, rows| {
             for (i, out) in rows.iter_mut().enumerate() {
                 *out = self.evaluate_row(matrix, first + i, assignment);
@@ -223,6 +238,33 @@ impl R1cs {
         found.into_iter().flatten().next()
     }
 
+    /// The same circuit for a key made on a domain that another root of unity generates, the k-th power of
+    /// [`Domain::omega`]'s, for an odd k: its point i is our point k·i mod n, which is where constraint i is then.
+    ///
+    /// # Panics
+    /// When k is even: its powers would not be all of the domain.
+    #[must_use]
+    pub fn with_stride(mut self, k: u32) -> Self {
+        self.places = Places::new(k);
+        if !self.places.are_in_order() {
+            let mut hasher = Sha256::new_with_prefix(b"plimsoll r1cs stride\0");
+            hasher.update(self.digest);
+            hasher.update(k.to_le_bytes());
+            self.digest = hasher.finalize().into();
+        }
+        self
+    }
+
+    /// The point of the domain that stands for a constraint.
+    pub fn place_of(&self, constraint: usize) -> usize {
+        self.places.place_of(constraint, self.domain.size())
+    }
+
+    /// The constraint that a point of the domain stands for; not below [`R1cs::constraints`] if there is none.
+    pub fn constraint_at(&self, place: usize) -> usize {
+        self.places.constraint_at(place, self.domain.size())
+    }
+
     /// The shape with these matrices; a row of A is a constraint.
     pub(crate) fn from_parts(
         inputs: usize,
@@ -249,6 +291,7 @@ impl R1cs {
             products_implied,
             a_density,
             b_density,
+            places: Places::new(1),
             digest,
         };
         r1cs.digest = r1cs.compute_digest();

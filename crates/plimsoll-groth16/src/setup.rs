@@ -160,7 +160,7 @@ pub fn generate_from(
         for row in 0..r1cs.constraints() {
             let (columns, coefficients) = matrices[which].row(row);
             for (&column, &coefficient) in columns.iter().zip(coefficients) {
-                sums.0[column as usize] += lagrange.0[row] * r1cs.coefficients()[coefficient as usize];
+                sums.0[column as usize] += lagrange.0[r1cs.place_of(row)] * r1cs.coefficients()[coefficient as usize];
             }
         }
         sums

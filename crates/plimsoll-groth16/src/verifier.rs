@@ -52,13 +52,28 @@ pub enum VerifyError {
 impl PreparedVerifyingKey {
     /// Prepares a key.
     pub fn new(vk: &VerifyingKey) -> Self {
+        Self::from_elements(vk.alpha_g1, vk.beta_g2, vk.gamma_g2, vk.delta_g2, vk.ic.clone())
+    }
+
+    /// Prepares a key of which only the verifier's part is known. `ic` has a point for the constant one and each input.
+    ///
+    /// # Panics
+    /// When `ic` is empty.
+    pub fn from_elements(
+        alpha_g1: G1Affine,
+        beta_g2: G2Affine,
+        gamma_g2: G2Affine,
+        delta_g2: G2Affine,
+        ic: Vec<G1Affine>,
+    ) -> Self {
+        assert!(!ic.is_empty(), "there is a point for the constant one");
         Self {
-            ic: vk.ic.clone(),
-            alpha_g1: vk.alpha_g1,
-            beta_g2: vk.beta_g2,
-            alpha_beta: blstrs::pairing(&vk.alpha_g1, &vk.beta_g2),
-            minus_gamma: (-vk.gamma_g2).into(),
-            minus_delta: (-vk.delta_g2).into(),
+            ic,
+            alpha_g1,
+            beta_g2,
+            alpha_beta: blstrs::pairing(&alpha_g1, &beta_g2),
+            minus_gamma: (-gamma_g2).into(),
+            minus_delta: (-delta_g2).into(),
         }
     }
 

@@ -45,10 +45,15 @@ const QUIESCE: Duration = Duration::from_secs(1);
 
 /// Runs it.
 pub fn run(args: &Prove) -> Result<(), Failure> {
+    if let Some(zkey) = &args.circom.zkey {
+        return super::prove_circom::run(args, zkey);
+    }
+    // The command line demands one of the two.
+    let file = args.file.as_deref().ok_or_else(|| Failure::new(Exit::Usage, "name a file to prove, or --zkey"))?;
     let started = Instant::now();
     let interrupt = Interrupt::install().map_err(|e| Failure::new(Exit::Internal, format!("signals: {e}")))?;
     let machine = Machine::new();
-    let input = Input::open(&args.file)?;
+    let input = Input::open(file)?;
     let output = output_path(args, &input)?;
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let budget = Budget::choose(args.memory, &machine, threads).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
@@ -179,7 +184,7 @@ fn refuse_overwriting(path: &Path, input: &Input, output: &Path, with: &str) -> 
 }
 
 /// One name for each place, whether or not something is there yet.
-fn place_of(path: &Path) -> PathBuf {
+pub(super) fn place_of(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| {
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());

@@ -33,20 +33,25 @@ struct Report {
 
 /// Runs it.
 pub fn run(args: &Verify) -> Result<(), Failure> {
+    if let Some(key) = &args.snarkjs.vkey {
+        return super::verify_snarkjs::run(args, key);
+    }
+    // The command line demands one of the two.
+    let proof = args.file_proof.as_deref().ok_or_else(|| Failure::new(Exit::Usage, "name a proof, or --vkey"))?;
     let started = Instant::now();
     let pool = Pool::new(PoolConfig::default()).map_err(|e| Failure::new(Exit::Internal, e))?;
     let verdict = pool
-        .install(|| check(&args.proof, args.key))
-        .map_err(|e| Failure::new(e.exit(), format!("{}: {e}", args.proof.display())))?;
+        .install(|| check(proof, args.key))
+        .map_err(|e| Failure::new(e.exit(), format!("{}: {e}", proof.display())))?;
     if let Some(file) = &args.file {
         check_file(&verdict, file)
             .map_err(|e| Failure::new(Exit::BadInput, format!("{}: cannot be read: {e}", file.display())))?
-            .map_err(|e| Failure::new(e.exit(), format!("{}: {e}", args.proof.display())))?;
+            .map_err(|e| Failure::new(e.exit(), format!("{}: {e}", proof.display())))?;
     }
-    report(args, &verdict, started.elapsed().as_secs_f64())
+    report(args, proof, &verdict, started.elapsed().as_secs_f64())
 }
 
-fn report(args: &Verify, verdict: &Verdict, seconds: f64) -> Result<(), Failure> {
+fn report(args: &Verify, proof: &Path, verdict: &Verdict, seconds: f64) -> Result<(), Failure> {
     let header = &verdict.header;
     let key_in_cache = KeyCache::of_user().is_ok_and(|cache| is_cached(&cache.path(), header));
     if args.key.is_none() && !key_in_cache {
@@ -58,7 +63,7 @@ fn report(args: &Verify, verdict: &Verdict, seconds: f64) -> Result<(), Failure>
         let report = Report {
             command: "verify",
             ok: true,
-            proof: args.proof.display().to_string(),
+            proof: proof.display().to_string(),
             file,
             bytes: header.file_bytes,
             digest: hex::encode(header.digest),

@@ -70,6 +70,28 @@ pub struct Container {
     digest: [u8; 32],
 }
 
+/// What a trailer says, without any claim that it is true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trailer {
+    /// What the set-up is worth, in words.
+    pub worth: String,
+    /// Digest of the circuit's shape.
+    pub circuit: [u8; 32],
+    /// Bytes before the trailer.
+    pub payload_bytes: usize,
+}
+
+impl Trailer {
+    /// The trailer at the end of a file, if it has one.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let payload_bytes = bytes.len().checked_sub(TRAILER_BYTES as usize)?;
+        let fields = bytes[payload_bytes..].strip_suffix(MAGIC)?;
+        let (worth, rest) = fields.split_at(WORTH_BYTES);
+        let worth = String::from_utf8_lossy(worth).trim_end().chars().filter(|c| !c.is_control()).collect();
+        Some(Self { worth, circuit: *rest.first_chunk()?, payload_bytes })
+    }
+}
+
 fn fields(circuit: &[u8; 32], payload_bytes: u64) -> Vec<u8> {
     let mut fields = format!("{INSECURE:<WORTH_BYTES$}").into_bytes();
     fields.extend_from_slice(circuit);
@@ -280,6 +302,11 @@ mod tests {
         let bytes = fs::read(&path).unwrap();
         assert!(bytes.starts_with(b"a payload of points"));
         assert!(bytes.windows(INSECURE.len()).any(|window| window == INSECURE.as_bytes()), "marked in the file");
+        let trailer = Trailer { worth: INSECURE.to_owned(), circuit: CIRCUIT, payload_bytes: 19 };
+        assert_eq!(
+            (Trailer::of(&bytes), Trailer::of(&bytes[1..]).is_some(), Trailer::of(&bytes[..40])),
+            (Some(trailer), true, None)
+        );
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 

@@ -19,7 +19,7 @@ const SUFFIX: &str = ".partial";
 
 /// A file that takes its name when it is complete.
 #[derive(Debug)]
-pub(super) struct Unfinished {
+pub(crate) struct Unfinished {
     kind: Kind,
     path: PathBuf,
 }
@@ -33,7 +33,7 @@ enum Kind {
 
 impl Unfinished {
     /// Begins what will become `path`.
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let directory = directory_of(path);
         let kind = match nameless(directory) {
             Some(file) => Kind::Nameless(file),
@@ -58,7 +58,7 @@ impl Unfinished {
     }
 
     /// Gives it its name, in place of what has that name now.
-    pub(super) fn publish(self) -> io::Result<()> {
+    pub(crate) fn publish(self) -> io::Result<()> {
         let Self { kind, path } = self;
         match kind {
             // A link cannot take another file's place; renaming can. In between, the name is a hidden one for a moment.

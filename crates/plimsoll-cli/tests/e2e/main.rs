@@ -1,6 +1,7 @@
 //! End-to-end and fault tests of the `plimsoll` command.
 
 mod budget;
+mod circom;
 mod faults;
 mod icicle;
 mod interrupt;

@@ -237,3 +237,22 @@ fn a_failing_reader_is_reported_with_the_section() {
     let result = ProvingKey::read(Failing(&file[..up_to_l]), &header, Checked::No);
     assert!(matches!(result, Err(KeyReadError::Io { section: Section::L, .. })), "{result:?}");
 }
+
+#[test]
+fn a_key_put_together_from_two_is_found() {
+    let (key, other) = (key_of(Squarings { start: None, steps: 300 }), key_of(Quirks(None)));
+    let check = |key: &ProvingKey| key.check_equations(&mut rand_core::OsRng).map_err(|broken| broken.relation);
+    assert_eq!((check(&key), check(&other)), (Ok(()), Ok(())));
+    let mut mixed = key.clone();
+    mixed.vk.beta_g1 = other.vk.delta_g1;
+    assert!(check(&mixed).is_err_and(|relation| relation.contains("beta")));
+    let mut mixed = key.clone();
+    mixed.vk.delta_g2 = other.vk.beta_g2;
+    assert!(check(&mixed).is_err_and(|relation| relation.contains("delta")));
+    let mut mixed = key.clone();
+    mixed.b_g1.swap(0, 200);
+    assert!(check(&mixed).is_err_and(|relation| relation.contains("B is the same")));
+    let mut mixed = key;
+    mixed.b_g1.pop();
+    assert!(check(&mixed).is_err_and(|relation| relation.contains("as many")));
+}

@@ -48,9 +48,18 @@ impl Prover {
         }
         let c = product(self.r1cs.c())?;
         match first_difference(&a, &b, &c) {
-            Some(constraint) => Err(ProveError::Unsatisfied { constraint }),
+            Some(place) => Err(ProveError::Unsatisfied { constraint: self.first_unsatisfied(&witness, place) }),
             None => Ok(Evaluated { witness, a, b, c }),
         }
+    }
+}
+
+impl Prover {
+    /// The first constraint that is not satisfied, where the one at this place is the first in the domain's order.
+    fn first_unsatisfied(&self, witness: &Witness, place: usize) -> usize {
+        let at_place = self.r1cs.constraint_at(place);
+        // In the constraints' own order there may be an earlier one; that is looked for only once it is known that there is any.
+        self.r1cs.first_unsatisfied(&witness.assignment).map_or(at_place, |first| first.min(at_place))
     }
 }
 

@@ -357,3 +357,19 @@ fn nothing_secret_is_printed() {
         assert!(!text.contains("5ec2e7") && !text.contains("Scalar(0x0"), "{text}");
     }
 }
+
+#[test]
+fn a_shape_whose_constraints_lie_elsewhere_on_the_domain_proves_with_its_key() {
+    let circuit = Squarings { start: Some(Scalar::from(2)), steps: 300 };
+    for basis in [HBasis::PowersOfTau, HBasis::OddCosetLagrange] {
+        let shape = R1cs::from_circuit(circuit.clone()).expect("shape");
+        let usual = shape.digest();
+        let shape = shape.with_stride(0x1234_5677);
+        assert_ne!(shape.digest(), usual, "another key belongs to it");
+        let toxic = ToxicWaste::random(&mut rng(1));
+        let key = generate_from(&shape, &toxic, basis, &|_| ControlFlow::Continue(())).expect("key");
+        let prover = Prover::new(Arc::new(shape), Arc::new(key), Arc::new(Cpu::new())).expect("they fit");
+        let proved = prover.prove(&Ledger::unlimited(), circuit.clone(), blinding()).expect("proof");
+        assert_eq!(verify_with(&prover, &proved), Ok(()), "{basis:?}");
+    }
+}

@@ -1,0 +1,278 @@
+//! The binary container that all of circom's and snarkjs's files are: a magic word, a version, and sections.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | the kind of file: `r1cs`, `wtns`, `zkey`, `ptau` |
+//! | 4 | version, little-endian, as every number in these files |
+//! | 4 | number of sections |
+//! | 4 + 8 + n | each section: its type, its length n, its bytes |
+//!
+//! [`Container::parse`] walks from section to section and checks that each lies within the file. It looks at 12 bytes a section and
+//! allocates nothing but the table of sections, which is shorter than the file: whatever a section claims to hold is
+//! compared with its length before anybody allocates for it ([`crate::fields::Fields`]).
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::fields::Fields;
+
+/// Bytes before the first section.
+const HEADER_BYTES: usize = 12;
+/// Bytes before a section's contents.
+const SECTION_HEADER_BYTES: usize = 12;
+
+/// A kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A circuit's constraints, from circom.
+    R1cs,
+    /// A witness.
+    Wtns,
+    /// A proving key.
+    Zkey,
+    /// Powers of tau.
+    Ptau,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::R1cs, Self::Wtns, Self::Zkey, Self::Ptau];
+
+    /// The four bytes at a file's start.
+    pub fn magic(self) -> &'static [u8; 4] {
+        match self {
+            Self::R1cs => b"r1cs",
+            Self::Wtns => b"wtns",
+            Self::Zkey => b"zkey",
+            Self::Ptau => b"ptau",
+        }
+    }
+
+    /// The latest version that is understood.
+    pub fn version_max(self) -> u32 {
+        match self {
+            Self::Wtns => 2,
+            Self::R1cs | Self::Zkey | Self::Ptau => 1,
+        }
+    }
+
+    /// What a section of this type holds.
+    pub fn section_name(self, id: u32) -> &'static str {
+        let names: &[&str] = match self {
+            Self::R1cs => &["header", "constraints", "labels of wires", "custom gates", "uses of custom gates"],
+            Self::Wtns => &["header", "values"],
+            Self::Zkey => &[
+                "proof system",
+                "header and constants",
+                "IC",
+                "coefficients of A and B",
+                "A",
+                "B in G1",
+                "B in G2",
+                "C",
+                "H",
+                "contributions",
+            ],
+            Self::Ptau => &[
+                "header",
+                "tau in G1",
+                "tau in G2",
+                "alpha tau in G1",
+                "beta tau in G1",
+                "beta in G2",
+                "contributions",
+                "",
+                "",
+                "",
+                "",
+                "Lagrange tau in G1",
+                "Lagrange tau in G2",
+                "Lagrange alpha tau in G1",
+                "Lagrange beta tau in G1",
+            ],
+        };
+        let name = (id as usize).checked_sub(1).and_then(|index| names.get(index));
+        name.copied().filter(|name| !name.is_empty()).unwrap_or("unknown")
+    }
+
+    /// The kind that a file's first bytes say.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| bytes.starts_with(kind.magic()))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::R1cs => "r1cs",
+            Self::Wtns => "wtns",
+            Self::Zkey => "zkey",
+            Self::Ptau => "ptau",
+        })
+    }
+}
+
+/// What is wrong with a file's frame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContainerError {
+    /// The first bytes are another file's.
+    #[error("it is not a {expected} file: it begins with {found}")]
+    Magic {
+        /// What was wanted.
+        expected: Kind,
+        /// What there is, printable.
+        found: String,
+    },
+    /// A version that is newer than this program.
+    #[error("its version is {found}; this program knows {kind} files up to version {max}")]
+    Version {
+        /// The kind of file.
+        kind: Kind,
+        /// The version in it.
+        found: u32,
+        /// The latest that is understood.
+        max: u32,
+    },
+    /// The file ends before its sections do.
+    #[error(
+        "section {section} of type {id} needs {needed} bytes but {available} are left; the file is cut short or damaged"
+    )]
+    Truncated {
+        /// Which, in the order of the file.
+        section: u32,
+        /// Its type; 0 where not even that is there.
+        id: u32,
+        /// The bytes that it asks for.
+        needed: u64,
+        /// The bytes that there are.
+        available: u64,
+    },
+    /// Bytes that belong to no section.
+    #[error("{extra} bytes follow the last section; the file is damaged")]
+    Trailing {
+        /// How many.
+        extra: u64,
+    },
+    /// A section that must be there once is there more often.
+    #[error("it has several sections of type {id} ({name}); it must have one")]
+    Repeated {
+        /// The type.
+        id: u32,
+        /// What it is for.
+        name: &'static str,
+    },
+    /// A section that must be there is not.
+    #[error("it has no section of type {id} ({name}); {hint}")]
+    Missing {
+        /// The type.
+        id: u32,
+        /// What it is for.
+        name: &'static str,
+        /// Why that may be.
+        hint: &'static str,
+    },
+}
+
+/// A section: its type and where its contents are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Its type.
+    pub id: u32,
+    /// Where its contents are in the file.
+    pub range: Range<usize>,
+}
+
+/// A file's sections.
+#[derive(Clone, Debug)]
+pub struct Container<'a> {
+    bytes: &'a [u8],
+    kind: Kind,
+    version: u32,
+    sections: Vec<Section>,
+}
+
+impl<'a> Container<'a> {
+    /// Finds the sections of a file of this kind.
+    ///
+    /// # Errors
+    /// See [`ContainerError`].
+    pub fn parse(bytes: &'a [u8], kind: Kind) -> Result<Self, ContainerError> {
+        if !bytes.starts_with(kind.magic()) {
+            let start = &bytes[..bytes.len().min(4)];
+            let found = if start.is_empty() { "nothing".to_owned() } else { format!("\"{}\"", start.escape_ascii()) };
+            return Err(ContainerError::Magic { expected: kind, found });
+        }
+        let truncated = |section, id, needed: u64, available: usize| ContainerError::Truncated {
+            section,
+            id,
+            needed,
+            available: available as u64,
+        };
+        let mut fields = Fields::new(bytes);
+        let frame = truncated(0, 0, HEADER_BYTES as u64, bytes.len());
+        let (_, Some(version), Some(count)) = (fields.take(4), fields.u32(), fields.u32()) else { return Err(frame) };
+        if version == 0 || version > kind.version_max() {
+            return Err(ContainerError::Version { kind, found: version, max: kind.version_max() });
+        }
+        // No more than there can be, whatever the header says.
+        let mut sections = Vec::with_capacity((count as usize).min(fields.left() / SECTION_HEADER_BYTES));
+        for section in 0..count {
+            let available = fields.left();
+            let (Some(id), Some(len)) = (fields.u32(), fields.u64()) else {
+                return Err(truncated(section, 0, SECTION_HEADER_BYTES as u64, available));
+            };
+            let start = fields.position();
+            let taken = usize::try_from(len).ok().and_then(|len| fields.take(len));
+            let Some(contents) = taken else { return Err(truncated(section, id, len, bytes.len() - start)) };
+            sections.push(Section { id, range: start..start + contents.len() });
+        }
+        if fields.left() > 0 {
+            return Err(ContainerError::Trailing { extra: fields.left() as u64 });
+        }
+        Ok(Self { bytes, kind, version, sections })
+    }
+
+    /// The kind of file.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The file's version.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// All sections, in the file's order.
+    pub fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
+    /// The whole file.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The section of this type, if there is one.
+    ///
+    /// # Errors
+    /// There are several.
+    pub fn find(&self, id: u32, name: &'static str) -> Result<Option<Range<usize>>, ContainerError> {
+        let mut found = self.sections.iter().filter(|section| section.id == id);
+        match (found.next(), found.next()) {
+            (Some(section), None) => Ok(Some(section.range.clone())),
+            (None, _) => Ok(None),
+            (Some(_), Some(_)) => Err(ContainerError::Repeated { id, name }),
+        }
+    }
+
+    /// The one section of this type.
+    ///
+    /// # Errors
+    /// There is none, or several.
+    pub fn require(&self, id: u32, name: &'static str, hint: &'static str) -> Result<Range<usize>, ContainerError> {
+        self.find(id, name)?.ok_or(ContainerError::Missing { id, name, hint })
+    }
+}
+
+#[cfg(test)]
+mod tests;

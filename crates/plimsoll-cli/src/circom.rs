@@ -1,0 +1,7 @@
+//! Circuits of circom's: keys of snarkjs's, witnesses, and the proofs that come of them.
+
+pub mod batch;
+pub mod explain;
+pub mod known;
+pub mod load;
+pub mod witnesses;

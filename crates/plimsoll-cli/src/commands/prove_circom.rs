@@ -1,0 +1,294 @@
+//! `plimsoll prove --zkey`: a batch of witnesses of a circuit of circom's.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll::pipeline::Rejection;
+use plimsoll::pool::{Pool, PoolConfig};
+use plimsoll::{Bytes, Ledger, Space};
+use plimsoll_circom::json::{write_proof, write_public};
+use plimsoll_groth16::prover::{Proved, Prover};
+use plimsoll_profile::live;
+
+use crate::args::Prove;
+use crate::backend::{self, Chosen};
+use crate::budget::Budget;
+use crate::circom::batch::{Batch, WitnessError};
+use crate::circom::known::KnownKeys;
+use crate::circom::load::{Loading, Sources};
+use crate::circom::witnesses::{WitnessFile, collect};
+use crate::circom::{batch::BatchRun, explain};
+use crate::console;
+use crate::exit::{Exit, Failure};
+use crate::heap;
+use crate::machine::Machine;
+use crate::metrics;
+use crate::progress::Progress;
+use crate::proof_file::Unfinished;
+use crate::signals::Interrupt;
+use crate::trace::Trace;
+use crate::watch::{Record, Watched};
+
+mod report;
+
+use report::{Outcome, Report};
+
+/// How long the last bytes may take to come back when all work has ended.
+const QUIESCE: Duration = Duration::from_secs(1);
+
+/// Runs it.
+pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
+    let started = Instant::now();
+    let interrupt = Interrupt::install().map_err(|e| Failure::new(Exit::Internal, format!("signals: {e}")))?;
+    let machine = Machine::new();
+    let r1cs = constraints(args, zkey)?;
+    let sources = Sources::open(zkey, r1cs.as_deref())?;
+    let folder = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
+    let witnesses = collect(&args.circom.wtns, &folder, io::stdin().lock())?;
+    refuse_overwriting(&witnesses, zkey, r1cs.as_deref(), [&args.trace, &args.record])?;
+    fs::create_dir_all(&folder).map_err(|e| Failure::new(Exit::Output, format!("{}: {e}", folder.display())))?;
+    let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let budget = Budget::choose(args.memory, &machine, threads).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
+    let chosen = backend::choose(args.backend.clone(), args.device_memory)?;
+    let output = |what: &str, path: &Path, e: io::Error| {
+        Failure::new(Exit::Output, format!("{}: cannot write the {what}: {e}", path.display()))
+    };
+    let trace =
+        args.trace.as_deref().map(|path| Trace::create(path).map_err(|e| output("trace", path, e))).transpose()?;
+    let record = args
+        .record
+        .as_deref()
+        .map(|path| Record::create(path).map_err(|e| output("recording", path, e)))
+        .transpose()?;
+
+    if let Some(folder) = &args.heap_profiles {
+        heap::check(folder)?;
+    }
+    let ledger = Ledger::new(plimsoll::Budget::new().space(Space::HOST, budget.ledger));
+    if let Some(trace) = &trace {
+        trace.follow(&ledger);
+    }
+    if let Some(record) = &record {
+        record.follow(&ledger);
+    }
+    let exporter = args.metrics.map(|address| metrics::serve(&ledger, address)).transpose()?;
+    let serving = args.socket.as_deref().map(|path| live::Server::new(&ledger).serve(path)).transpose();
+    let serving = serving.map_err(|e| Failure::new(Exit::Output, format!("--socket: {e}")))?;
+    let work =
+        Work { args, sources: &sources, budget: &budget, chosen: &chosen, ledger: &ledger, interrupt: &interrupt };
+    let done = work.run(&witnesses, trace.as_ref(), record.as_ref());
+    let _ = ledger.quiesce(QUIESCE);
+    drop((serving, exporter));
+    let held = ledger.snapshot().space(Space::HOST).map_or(Bytes::ZERO, |space| space.held);
+    trace.iter().for_each(Trace::warn_if_incomplete);
+    record.iter().for_each(Record::warn_if_incomplete);
+    let done = done.map_err(|failure| Failure { held: Some(held), ..failure })?;
+    if held > Bytes::ZERO {
+        return Err(Failure::new(Exit::Internal, format!("{held} were never given back; the proofs are written")));
+    }
+    let report = Report {
+        zkey,
+        witnesses: &witnesses,
+        budget: &budget,
+        chosen: &chosen,
+        done: &done,
+        seconds: started.elapsed().as_secs_f64(),
+        resident_peak: machine.resident_peak(),
+    };
+    report.print(args.json)?;
+    report.verdict(args.json)
+}
+
+/// The circuit's constraints: named, or beside the key if there is to be a check.
+fn constraints(args: &Prove, zkey: &Path) -> Result<Option<PathBuf>, Failure> {
+    match &args.circom.r1cs {
+        None if args.circom.check => {
+            let beside = zkey.with_extension("r1cs");
+            if beside.is_file() {
+                return Ok(Some(beside));
+            }
+            let text = format!("--check: there is no {}; name the circuit's constraints with --r1cs", beside.display());
+            Err(Failure::new(Exit::Usage, text))
+        }
+        named => Ok(named.clone()),
+    }
+}
+
+/// Nothing that is read may be written over, and nothing written twice.
+fn refuse_overwriting(
+    witnesses: &[WitnessFile],
+    zkey: &Path,
+    r1cs: Option<&Path>,
+    others: [&Option<PathBuf>; 2],
+) -> Result<(), Failure> {
+    use super::prove::place_of;
+    let mut read: std::collections::HashSet<PathBuf> = witnesses.iter().map(|file| place_of(&file.path)).collect();
+    read.extend([Some(zkey), r1cs].into_iter().flatten().map(place_of));
+    let written = witnesses.iter().flat_map(|file| [&file.proof, &file.public]);
+    for path in written.chain(others.into_iter().flatten()) {
+        if !read.insert(place_of(path)) {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("{}: would overwrite another file of this run", path.display()),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What came of it.
+struct Done {
+    run: BatchRun,
+    outcomes: Vec<Outcome>,
+    key: KeyReport,
+    proving_seconds: f64,
+    in_flight: plimsoll::Profile,
+}
+
+/// What is told about the key.
+struct KeyReport {
+    digest: String,
+    known: bool,
+    seconds: f64,
+    resident: Bytes,
+    checked_with: Option<PathBuf>,
+}
+
+struct Work<'a> {
+    args: &'a Prove,
+    sources: &'a Sources,
+    budget: &'a Budget,
+    chosen: &'a Chosen,
+    ledger: &'a Ledger,
+    interrupt: &'a Interrupt,
+}
+
+/// Why the run ended before all witnesses were looked at.
+enum Ended {
+    Rejected(Rejection),
+    Failed(Failure),
+}
+
+impl From<Rejection> for Ended {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
+    }
+}
+
+impl Work<'_> {
+    fn run(&self, witnesses: &[WitnessFile], trace: Option<&Trace>, record: Option<&Record>) -> Result<Done, Failure> {
+        let internal = |e: &dyn std::fmt::Display| Failure::new(Exit::Internal, e);
+        let pool = Pool::new(PoolConfig { threads: self.budget.threads, ..PoolConfig::default() })
+            .map_err(|e| internal(&e))?;
+        let known = KnownKeys::of_user();
+        let loading = Loading {
+            budget: self.budget,
+            ledger: self.ledger,
+            pool: &pool,
+            backend: &*self.chosen.backend,
+            known: known.as_ref(),
+            interrupt: self.interrupt,
+        };
+        let loaded = loading.load(self.sources)?;
+        let period = Duration::from_millis(u64::from(self.args.sample_ms));
+        let watched = Watched {
+            period,
+            line: self.budget.line.bytes,
+            floor: loaded.smallest,
+            trace,
+            record,
+            with_verdict: false,
+            with_metrics: self.args.metrics.is_some(),
+            heap_profiles: self.args.heap_profiles.as_deref(),
+        };
+        let watch = watched.start(self.ledger);
+        let prover = Prover::new(loaded.shape.clone(), loaded.key.clone(), self.chosen.backend.clone())
+            .map_err(|e| internal(&e))?
+            .with_synthesis_scratch(Bytes(crate::circom::load::WITNESS_WINDOW as u64))
+            .with_stop(self.interrupt.flag());
+        let batch = Batch {
+            prover: &prover,
+            profile: &loaded.profile,
+            ledger: self.ledger,
+            pool: &pool,
+            interrupt: self.interrupt,
+        };
+        let progress = Progress::new("proving", "proofs", witnesses.len() as u64);
+        let started = Instant::now();
+        let mut outcomes = Vec::new();
+        let run = batch.run(witnesses, |index, result| {
+            let file = &witnesses[index];
+            let outcome = match result {
+                Ok(proved) => {
+                    write_files(file, &proved).map_err(Ended::Failed)?;
+                    Outcome::Proved
+                }
+                Err(WitnessError::Interrupted) => return Err(Ended::Failed(self.interrupt.failure())),
+                Err(error) => self.explain(error),
+            };
+            if let Outcome::Failed { message, .. } = &outcome {
+                progress.suspend(|| console::warn(format!("{}: {message}", file.path.display())));
+            }
+            outcomes.push(outcome);
+            progress.set(outcomes.len() as u64);
+            Ok(())
+        });
+        drop((progress, watch));
+        let run = run.map_err(|ended| match ended {
+            Ended::Failed(failure) => failure,
+            Ended::Rejected(rejection) => internal(&rejection),
+        })?;
+        if self.interrupt.is_set() {
+            return Err(self.interrupt.failure());
+        }
+        let key = KeyReport {
+            digest: loaded.digest.to_string(),
+            known: loaded.known,
+            seconds: loaded.seconds,
+            resident: Bytes(loaded.key.resident_bytes()),
+            checked_with: self.sources.r1cs_path().map(Path::to_owned),
+        };
+        let proving_seconds = started.elapsed().as_secs_f64();
+        Ok(Done { run, outcomes, key, proving_seconds, in_flight: loaded.profile })
+    }
+
+    /// What a person needs to mend a witness.
+    fn explain(&self, error: WitnessError) -> Outcome {
+        let message = match &error {
+            WitnessError::Unsatisfied { constraint } => {
+                let sym = self.args.circom.sym.clone();
+                let sym = sym.or_else(|| self.sources.r1cs_path().and_then(explain::sym_beside));
+                let text = match self.sources.r1cs() {
+                    Ok(Some(file)) => explain::constraint(&file, *constraint, sym.as_deref()),
+                    _ => String::new(),
+                };
+                format!("{error}: constraint {constraint} does not hold: {text}")
+            }
+            WitnessError::Invalid if self.sources.r1cs_path().is_none() => {
+                format!("{error}; with --r1cs the constraint that it breaks is named")
+            }
+            error => error.to_string(),
+        };
+        let constraint = match error {
+            WitnessError::Unsatisfied { constraint } => Some(constraint),
+            _ => None,
+        };
+        Outcome::Failed { message, constraint, internal: matches!(error, WitnessError::Work(_)) }
+    }
+}
+
+/// Writes both files; neither is ever there half.
+fn write_files(file: &WitnessFile, proved: &Proved) -> Result<(), Failure> {
+    let write = |path: &Path, text: String| {
+        let written = Unfinished::create(path).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.publish()
+        });
+        written.map_err(|e| Failure::new(Exit::Output, format!("{}: {e}", path.display())))
+    };
+    write(&file.public, write_public(&proved.public_inputs))?;
+    write(&file.proof, write_proof(&proved.proof))
+}

@@ -1,0 +1,220 @@
+//! What is told about a batch.
+
+use std::path::Path;
+
+use plimsoll::{Bytes, Space};
+use serde_json::{Value, json};
+
+use super::Done;
+use crate::backend::Chosen;
+use crate::budget::Budget;
+use crate::circom::witnesses::WitnessFile;
+use crate::console::{self, Align, GOOD, Grid, Rows};
+use crate::exit::{Exit, Failure};
+
+/// What came of one witness.
+pub(super) enum Outcome {
+    /// Its files are written.
+    Proved,
+    /// There is no proof.
+    Failed {
+        /// Why.
+        message: String,
+        /// The constraint that it breaks.
+        constraint: Option<usize>,
+        /// Whether it is this program's fault.
+        internal: bool,
+    },
+}
+
+/// A finished batch.
+pub(super) struct Report<'a> {
+    pub(super) zkey: &'a Path,
+    pub(super) witnesses: &'a [WitnessFile],
+    pub(super) budget: &'a Budget,
+    pub(super) chosen: &'a Chosen,
+    pub(super) done: &'a Done,
+    pub(super) seconds: f64,
+    pub(super) resident_peak: Option<Bytes>,
+}
+
+impl Report<'_> {
+    /// Prints it, and warns if the process went beyond the line.
+    pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
+        if let Some(peak) = self.resident_peak
+            && peak > self.budget.line.bytes
+        {
+            console::warn(format!("the process held {peak}, more than the budget; please report it"));
+        }
+        if json {
+            return console::print(self.json());
+        }
+        console::print(format!("{}\n\n{}", self.summary(), self.stages()))
+    }
+
+    /// Whether every witness has a proof.
+    pub(super) fn verdict(&self, json: bool) -> Result<(), Failure> {
+        let failed: Vec<(&WitnessFile, &String, bool)> = self
+            .witnesses
+            .iter()
+            .zip(&self.done.outcomes)
+            .filter_map(|(file, outcome)| match outcome {
+                Outcome::Proved => None,
+                Outcome::Failed { message, internal, .. } => Some((file, message, *internal)),
+            })
+            .collect();
+        let text = match &failed[..] {
+            [] => return Ok(()),
+            [(file, message, _)] => format!("{}: {message}", file.path.display()),
+            [(file, ..), ..] => {
+                let (some, all) = (failed.len(), self.witnesses.len());
+                format!("{some} of {all} witnesses have no proof, {} first", file.path.display())
+            }
+        };
+        let exit = if failed.iter().any(|(.., internal)| *internal) { Exit::Internal } else { Exit::BadInput };
+        Err(Failure { told: json, ..Failure::new(exit, text) })
+    }
+
+    fn proved(&self) -> usize {
+        self.done.outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Proved)).count()
+    }
+
+    fn ledger_peak(&self) -> Bytes {
+        self.done.run.ledger.space(Space::HOST).map_or(Bytes::ZERO, |space| space.peak)
+    }
+
+    fn summary(&self) -> Rows {
+        let Done { run, key, proving_seconds, .. } = self.done;
+        let mut rows = Rows::default();
+        let first =
+            self.witnesses.iter().zip(&self.done.outcomes).find(|(_, outcome)| matches!(outcome, Outcome::Proved));
+        let place = match (first, self.proved()) {
+            (Some((file, _)), 1) => file.proof.display().to_string(),
+            (Some((file, _)), _) => format!("{} …", file.proof.display()),
+            (None, _) => String::new(),
+        };
+        rows.add("proofs", format!("{} of {}, {GOOD}verified{GOOD:#}, {place}", self.proved(), self.witnesses.len()))
+            .add("key", format!("{}, {} in memory, read in {:.2} s", self.zkey.display(), key.resident, key.seconds))
+            .add("", format!("{} ({})", key.digest, if key.known { "checked before" } else { "every point checked" }))
+            .add(
+                "witnesses",
+                match &key.checked_with {
+                    Some(path) => format!("checked with {}", path.display()),
+                    None => "not checked before proving (--r1cs)".to_owned(),
+                },
+            )
+            .add("backend", format!("{} ({})", self.chosen.backend.name(), self.chosen.why))
+            .add(
+                "time",
+                format!(
+                    "{:.2} s, of which proving {proving_seconds:.2} s: {:.2} proofs/s on {} threads",
+                    self.seconds,
+                    self.witnesses.len() as f64 / proving_seconds,
+                    self.budget.threads
+                ),
+            )
+            .add("budget", format!("{}, from {}", self.budget.line.bytes, self.budget.line.source))
+            .add("ledger", format!("{} at most of {}", self.ledger_peak(), self.budget.ledger))
+            .add("in flight", format!("{} at most", run.in_flight_peak));
+        if let Some(peak) = self.resident_peak {
+            rows.add("process", format!("{peak} at most (VmHWM)"));
+        }
+        rows
+    }
+
+    fn stages(&self) -> Grid {
+        let mut grid = Grid::new(&[
+            ("stage", Align::Left),
+            ("runs", Align::Right),
+            ("each", Align::Right),
+            ("together", Align::Right),
+            ("waited", Align::Right),
+        ]);
+        for stage in &self.done.run.stages {
+            grid.add([
+                stage.stage.to_owned(),
+                stage.count.to_string(),
+                format!("{:.1} ms", stage.run_seconds / stage.count.max(1) as f64 * 1e3),
+                format!("{:.2} s", stage.run_seconds),
+                format!("{:.2} s", stage.wait_seconds),
+            ]);
+        }
+        grid
+    }
+
+    fn json(&self) -> Value {
+        let Done { run, key, proving_seconds, outcomes, in_flight } = self.done;
+        let results: Vec<Value> = self
+            .witnesses
+            .iter()
+            .zip(outcomes)
+            .map(|(file, outcome)| match outcome {
+                Outcome::Proved => json!({
+                    "witness": file.path.display().to_string(),
+                    "ok": true,
+                    "proof": file.proof.display().to_string(),
+                    "public": file.public.display().to_string(),
+                }),
+                Outcome::Failed { message, constraint, .. } => json!({
+                    "witness": file.path.display().to_string(),
+                    "ok": false,
+                    "message": message,
+                    "constraint": constraint,
+                }),
+            })
+            .collect();
+        let stages: Vec<Value> = run
+            .stages
+            .iter()
+            .map(|s| {
+                json!({
+                    "stage": s.stage,
+                    "runs": s.count,
+                    "run_seconds": s.run_seconds,
+                    "wait_seconds": s.wait_seconds,
+                })
+            })
+            .collect();
+        let classes: Vec<Value> = run
+            .ledger
+            .classes
+            .iter()
+            .map(|usage| {
+                let of_proof = in_flight.stages().iter().map(|stage| stage.peak.of(usage.class)).max();
+                let of_proof = of_proof.filter(|bytes| *bytes > 0);
+                json!({"class": usage.class.name(), "peak_bytes": usage.totals.peak, "proof_bytes": of_proof})
+            })
+            .collect();
+        json!({
+            "command": "prove",
+            "ok": self.proved() == self.witnesses.len(),
+            "zkey": self.zkey.display().to_string(),
+            "proofs": self.proved(),
+            "witnesses": self.witnesses.len(),
+            "results": results,
+            "key": {
+                "digest": key.digest,
+                "checked_before": key.known,
+                "resident_bytes": key.resident.0,
+                "seconds": key.seconds,
+            },
+            "r1cs": key.checked_with.as_ref().map(|path| path.display().to_string()),
+            "backend": self.chosen.backend.name(),
+            "backend_why": self.chosen.why,
+            "threads": self.budget.threads,
+            "seconds": self.seconds,
+            "proving_seconds": proving_seconds,
+            "verify_seconds": run.verify_seconds,
+            "stages": stages,
+            "memory": {
+                "budget_bytes": self.budget.line.bytes.0,
+                "source": self.budget.line.source.to_string(),
+                "ledger_bytes": self.budget.ledger.0,
+                "ledger_peak_bytes": self.ledger_peak().0,
+                "resident_peak_bytes": self.resident_peak.map(|bytes| bytes.0),
+                "in_flight_peak": run.in_flight_peak,
+                "classes": classes,
+            },
+        })
+    }
+}

@@ -1,0 +1,49 @@
+use std::path::PathBuf;
+
+use super::*;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../plimsoll-circom/tests/fixtures").join(name)
+}
+
+fn facts(name: &str) -> Value {
+    let found = inspect(&fixture(name)).unwrap_or_else(|failure| panic!("{name}: {}", failure.message));
+    found.json()
+}
+
+#[test]
+fn every_format_is_known_by_what_is_in_it() {
+    let zkey = facts("small.zkey");
+    assert_eq!((&zkey["facts"]["domain"], &zkey["facts"]["signals"]), (&json!(8), &json!(7)));
+    assert_eq!(zkey["sections"].as_array().map(Vec::len), Some(10));
+    assert_eq!(facts("small.r1cs")["facts"]["constraints"], 4);
+    assert_eq!(facts("small.wtns")["facts"]["values"], 7);
+    assert!(facts("proof.json")["format"].as_str().unwrap().contains("proof.json"));
+    assert_eq!(facts("public.json")["facts"]["inputs"], 2);
+    assert_eq!(facts("verification_key.json")["facts"]["public_signals"], 2);
+}
+
+#[test]
+fn nothing_of_a_witness_is_told() {
+    // 243 = 3^5 is in it.
+    let text = facts("small.wtns").to_string();
+    assert!(!text.contains("243"), "{text}");
+}
+
+#[test]
+fn what_is_nothing_known_is_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let mut message = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        let failure = inspect(&path).unwrap_err();
+        assert_eq!(failure.exit, Exit::BadInput);
+        assert!(failure.message.contains("file: "), "{}", failure.message);
+        failure.message
+    };
+    assert!(message(b"").contains("empty"));
+    assert!(message(b"{\"a\": 1}").contains("neither a proof"));
+    assert!(message(b"hello, world").contains("none of the known formats"));
+    assert!(message(&[7; 192]).contains("as long as a proof"));
+    assert!(message(b"zkey\x01\0\0\0").contains("cut short"));
+}

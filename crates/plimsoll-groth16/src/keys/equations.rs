@@ -1,0 +1,74 @@
+//! What a key's points must have to do with one another, as far as that can be seen without the ceremony.
+
+use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
+use group::prime::PrimeCurveAffine;
+use group::{Curve, Group};
+use plimsoll::pool;
+use rand_core::{CryptoRng, RngCore};
+
+use super::ProvingKey;
+
+/// Points combined at a time, so that little is held beside the key.
+const POINTS_PER_TASK: usize = 1 << 11;
+
+/// A relation of a key's points that does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{relation} does not hold; the key was put together from different ones, or is damaged")]
+pub struct BrokenEquation {
+    /// Which.
+    pub relation: &'static str,
+}
+
+impl ProvingKey {
+    /// Checks that β, δ and the b query are the same in both groups: the first two by a pairing each, the query by one for a random
+    /// combination of its points, which a wrong point passes with probability 2⁻¹²⁸. Runs on all threads of the current pool.
+    ///
+    /// Every point must be in its subgroup. That the queries are those of a circuit, only a proof shows.
+    ///
+    /// # Errors
+    /// The first relation that does not hold.
+    pub fn check_equations<R: RngCore + CryptoRng>(&self, rng: &mut R) -> Result<(), BrokenEquation> {
+        let vk = &self.vk;
+        let same = |relation, g1: &G1Affine, g2: &G2Affine| {
+            let (left, right) =
+                (blstrs::pairing(g1, &G2Affine::generator()), blstrs::pairing(&G1Affine::generator(), g2));
+            if left == right { Ok(()) } else { Err(BrokenEquation { relation }) }
+        };
+        if self.b_g1.len() != self.b_g2.len() {
+            return Err(BrokenEquation { relation: "that B has as many points in G1 as in G2" });
+        }
+        let mut seed = [0; 32];
+        rng.fill_bytes(&mut seed);
+        let sums = pool::map_indices(self.b_g1.len().div_ceil(POINTS_PER_TASK), |task| {
+            let range = task * POINTS_PER_TASK..((task + 1) * POINTS_PER_TASK).min(self.b_g1.len());
+            let factors: Vec<Scalar> = range.clone().map(|index| factor(&seed, index)).collect();
+            let g1: Vec<G1Projective> = self.b_g1[range.clone()].iter().map(PrimeCurveAffine::to_curve).collect();
+            let g2: Vec<G2Projective> = self.b_g2[range].iter().map(PrimeCurveAffine::to_curve).collect();
+            (combine(&g1, &factors, G1Projective::multi_exp), combine(&g2, &factors, G2Projective::multi_exp))
+        });
+        let mut sum = (G1Projective::identity(), G2Projective::identity());
+        for (g1, g2) in sums {
+            sum.0 += g1;
+            sum.1 += g2;
+        }
+        same("that beta is the same in both groups", &vk.beta_g1, &vk.beta_g2)?;
+        same("that delta is the same in both groups", &vk.delta_g1, &vk.delta_g2)?;
+        same("that B is the same in both groups", &sum.0.to_affine(), &sum.1.to_affine())
+    }
+}
+
+/// The sum of the points times the factors, for which infinity does not count.
+fn combine<P: Group>(points: &[P], factors: &[Scalar], multiply: impl Fn(&[P], &[Scalar]) -> P) -> P {
+    let pairs = points.iter().zip(factors).filter(|(point, _)| !bool::from(point.is_identity()));
+    let (points, factors): (Vec<P>, Vec<Scalar>) = pairs.unzip();
+    if points.is_empty() { P::identity() } else { multiply(&points, &factors) }
+}
+
+/// 128 random bits for each point, from a seed that nobody knew when the key was made.
+fn factor(seed: &[u8; 32], index: usize) -> Scalar {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::new().chain_update(seed).chain_update((index as u64).to_le_bytes()).finalize();
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&digest[..16]);
+    Option::from(Scalar::from_bytes_le(&bytes)).unwrap_or_default()
+}
