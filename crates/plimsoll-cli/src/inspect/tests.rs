@@ -34,7 +34,7 @@ fn nothing_of_a_witness_is_told() {
 fn what_is_nothing_known_is_told_as_such() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
-    let mut message = |bytes: &[u8]| {
+    let message = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
         let failure = inspect(&path).unwrap_err();
         assert_eq!(failure.exit, Exit::BadInput);

@@ -2,19 +2,19 @@
 
 /// Numbers that follow from a seed.
 #[derive(Clone, Debug)]
-pub struct Dice {
+pub(crate) struct Dice {
     state: u64,
     held_out: bool,
 }
 
 impl Dice {
     /// Of this seed.
-    pub fn new(seed: u64) -> Dice {
+    pub(crate) fn new(seed: u64) -> Dice {
         Dice { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d, held_out: seed >= 1000 }
     }
 
     /// Another one, for a thread.
-    pub fn split(&mut self, salt: u64) -> Dice {
+    pub(crate) fn split(&mut self, salt: u64) -> Dice {
         Dice { state: self.next() ^ salt.wrapping_mul(0xd6e8_feb8_6659_fd93), held_out: self.held_out }
     }
 
@@ -28,27 +28,27 @@ impl Dice {
     }
 
     /// From `least` to `most`, both possible.
-    pub fn between(&mut self, least: u64, most: u64) -> u64 {
+    pub(crate) fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.next() % (most - least + 1)
     }
 
     /// A part of one.
-    pub fn part(&mut self) -> f64 {
+    pub(crate) fn part(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// One time in so many.
-    pub fn one_in(&mut self, many: u64) -> bool {
+    pub(crate) fn one_in(&mut self, many: u64) -> bool {
         self.next().is_multiple_of(many)
     }
 
     /// `value`, give or take this part of it.
-    pub fn about(&mut self, value: u64, noise: f64) -> u64 {
+    pub(crate) fn about(&mut self, value: u64, noise: f64) -> u64 {
         (value as f64 * (1.0 + noise * (2.0 * self.part() - 1.0))) as u64
     }
 
     /// What the ordinary seeds choose from, or the others.
-    pub fn choose<T>(&self, ordinary: T, held_out: T) -> T {
+    pub(crate) fn choose<T>(&self, ordinary: T, held_out: T) -> T {
         if self.held_out { held_out } else { ordinary }
     }
 }

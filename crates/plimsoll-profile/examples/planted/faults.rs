@@ -11,7 +11,7 @@ use super::dice::Dice;
 use super::world::{CACHE, Made, World, uncounted};
 use super::{Needs, Program};
 
-pub const PROGRAMS: &[Program] = &[
+pub(crate) const PROGRAMS: &[Program] = &[
     fault("leak-small", Verdict::Leak, leak_small),
     fault("leak-large", Verdict::Leak, leak_large),
     fault("leak-seldom", Verdict::Leak, leak_seldom),

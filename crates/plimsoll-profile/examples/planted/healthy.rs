@@ -10,7 +10,7 @@ use super::world::{AUX, CACHE, World, demand, uncounted};
 use super::{Needs, Program};
 use plimsoll::{Demand, JobSpec, Profile};
 
-pub const PROGRAMS: &[Program] = &[
+pub(crate) const PROGRAMS: &[Program] = &[
     healthy("steady", steady),
     healthy("warm-up", warm_up),
     healthy("cache-to-its-limit", cache),

@@ -37,7 +37,7 @@ use world::World;
 static ALLOCATOR: jemallocator::Jemalloc = jemallocator::Jemalloc;
 
 /// A program: what it is called, what it suffers from, which allocator shows that, and what it does.
-pub struct Program {
+pub(crate) struct Program {
     name: &'static str,
     verdict: Verdict,
     allocator: Needs,
@@ -46,7 +46,7 @@ pub struct Program {
 
 /// Which allocator a program needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
+pub(crate) enum Needs {
     /// Whichever.
     Any,
     /// jemalloc, as it is set up by default.

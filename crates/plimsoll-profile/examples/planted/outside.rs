@@ -17,7 +17,7 @@ use super::dice::Dice;
 use super::world::World;
 use super::{Needs, Program};
 
-pub const PROGRAMS: &[Program] = &[
+pub(crate) const PROGRAMS: &[Program] = &[
     outside("neighbour-at-once", Verdict::Neighbour, neighbour_at_once),
     outside("neighbour-late", Verdict::Neighbour, neighbour_late),
     outside("neighbour-slowly", Verdict::Neighbour, neighbour_slowly),
@@ -66,7 +66,7 @@ impl Devices for Card {
 }
 
 /// Samples into the trace, with gaps.
-pub fn watch(world: &World, verdict: Verdict) -> io::Result<Sampler> {
+pub(crate) fn watch(world: &World, verdict: Verdict) -> io::Result<Sampler> {
     let reader = Reader::new().without_others();
     let reader = if verdict == Verdict::CardLeak { reader.with_devices(Box::new(Card)) } else { reader };
     let (lines, gaps, mut number) = (Arc::downgrade(&world.lines), world.gaps, 0_u64);
@@ -98,7 +98,7 @@ fn resident_bytes(process: u64) -> Option<u64> {
 }
 
 /// Another process: takes so much, bit by bit over so many seconds, and holds it until it is killed.
-pub fn eat(bytes: u64, seconds: f64) {
+pub(crate) fn eat(bytes: u64, seconds: f64) {
     let started = Instant::now();
     let mut eaten: Vec<Vec<u8>> = Vec::new();
     loop {

@@ -13,34 +13,34 @@ use plimsoll::{Budget, Bytes, Charged, Class, Demand, Job, JobSpec, Ledger, Prof
 
 use super::dice::Dice;
 
-pub const AUX: Class = Class::new("aux", Space::HOST);
-pub const SCRATCH: Class = Class::new("scratch", Space::HOST);
-pub const CACHE: Class = Class::new("cache", Space::HOST);
+pub(crate) const AUX: Class = Class::new("aux", Space::HOST);
+pub(crate) const SCRATCH: Class = Class::new("scratch", Space::HOST);
+pub(crate) const CACHE: Class = Class::new("cache", Space::HOST);
 
 /// Pieces in which a buffer is filled.
 const PIECES: usize = 4;
 
 /// A run.
-pub struct World {
-    pub ledger: Ledger,
-    pub lines: Arc<JsonLines<BufWriter<File>>>,
+pub(crate) struct World {
+    pub(crate) ledger: Ledger,
+    pub(crate) lines: Arc<JsonLines<BufWriter<File>>>,
     /// What a job holds, more or less.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// For how long its first stage runs.
-    pub time: Duration,
+    pub(crate) time: Duration,
     /// How much both differ from job to job.
-    pub noise: f64,
-    pub workers: u64,
-    pub length: Duration,
-    pub period: Duration,
+    pub(crate) noise: f64,
+    pub(crate) workers: u64,
+    pub(crate) length: Duration,
+    pub(crate) period: Duration,
     /// One sample in so many is left out.
-    pub gaps: u64,
+    pub(crate) gaps: u64,
     started: Instant,
     jobs: AtomicU64,
 }
 
 impl World {
-    pub fn new(dice: &mut Dice, file: &str) -> Result<World, Box<dyn Error>> {
+    pub(crate) fn new(dice: &mut Dice, file: &str) -> Result<World, Box<dyn Error>> {
         let (least, most) = dice.choose((2 << 20, 8 << 20), (1 << 19, 14 << 20));
         let bytes = dice.between(least, most);
         let time =
@@ -59,21 +59,16 @@ impl World {
     }
 
     /// The part of the run that is over.
-    pub fn progress(&self) -> f64 {
+    pub(crate) fn progress(&self) -> f64 {
         self.started.elapsed().as_secs_f64() / self.length.as_secs_f64()
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.progress() >= 1.0
     }
 
-    /// Jobs that were begun.
-    pub fn count(&self) -> u64 {
-        self.jobs.load(Ordering::Relaxed)
-    }
-
     /// Runs `work` on every worker's thread.
-    pub fn work(&self, dice: &mut Dice, work: impl Fn(&mut Dice) + Sync) {
+    pub(crate) fn work(&self, dice: &mut Dice, work: impl Fn(&mut Dice) + Sync) {
         std::thread::scope(|scope| {
             for worker in 0..self.workers {
                 let (mut dice, work) = (dice.split(worker), &work);
@@ -83,7 +78,7 @@ impl World {
     }
 
     /// Ordinary jobs on every worker until the run is over; `each` is called with each job's size between its stages.
-    pub fn jobs(&self, dice: &mut Dice, each: impl Fn(&World, &mut Dice, u64) + Sync) {
+    pub(crate) fn jobs(&self, dice: &mut Dice, each: impl Fn(&World, &mut Dice, u64) + Sync) {
         self.work(dice, |dice| {
             while !self.is_over() {
                 self.job(dice, 1.0, |world, dice, bytes| each(world, dice, bytes));
@@ -92,7 +87,7 @@ impl World {
     }
 
     /// One job of two stages, this many times as large as others.
-    pub fn job(&self, dice: &mut Dice, times: f64, each: impl FnOnce(&World, &mut Dice, u64)) {
+    pub(crate) fn job(&self, dice: &mut Dice, times: f64, each: impl FnOnce(&World, &mut Dice, u64)) {
         let bytes = (dice.about(self.bytes, self.noise) as f64 * times) as u64;
         let made = self.make(dice, bytes);
         each(self, dice, bytes);
@@ -100,7 +95,7 @@ impl World {
     }
 
     /// The first stage: what it makes stays charged to the job.
-    pub fn make(&self, dice: &mut Dice, bytes: u64) -> Made {
+    pub(crate) fn make(&self, dice: &mut Dice, bytes: u64) -> Made {
         let number = self.jobs.fetch_add(1, Ordering::Relaxed);
         let keep = bytes * 3 / 4;
         let profile = Profile::new()
@@ -121,7 +116,7 @@ impl World {
     }
 
     /// The second stage.
-    pub fn consume(&self, dice: &mut Dice, made: Made, time: Duration) {
+    pub(crate) fn consume(&self, dice: &mut Dice, made: Made, time: Duration) {
         let Made { buffer, mut job } = made;
         let grant = job.enter(1).wait().expect("it is granted");
         sleep(Duration::from_nanos(dice.about(time.as_nanos() as u64, self.noise)));
@@ -129,19 +124,19 @@ impl World {
     }
 
     /// A buffer outside of any job, in the ledger's books.
-    pub fn cached(&self, class: Class, name: &str, bytes: u64) -> Charged<Vec<u8>> {
+    pub(crate) fn cached(&self, class: Class, name: &str, bytes: u64) -> Charged<Vec<u8>> {
         let reservation = self.ledger.reserve(class, Bytes(bytes)).name(name).wait().expect("there is room");
         let mut buffer = Charged::<Vec<u8>>::with_capacity(reservation, bytes as usize).expect("it is paid");
         buffer.resize(bytes as usize, 5).expect("it has room");
         buffer
     }
 
-    pub fn rest(&self, time: Duration) {
+    pub(crate) fn rest(&self, time: Duration) {
         sleep(time);
     }
 
     /// Writes out what there is of the trace.
-    pub fn finish(self) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn finish(self) -> Result<(), Box<dyn Error>> {
         drop(self.ledger);
         match Arc::into_inner(self.lines) {
             Some(lines) => Ok(lines.finish()?.flush()?),
@@ -151,17 +146,17 @@ impl World {
 }
 
 /// What the first stage has made.
-pub struct Made {
+pub(crate) struct Made {
     // Freed before the job ends.
-    pub buffer: Charged<Vec<u8>>,
-    pub job: Job,
+    pub(crate) buffer: Charged<Vec<u8>>,
+    pub(crate) job: Job,
 }
 
-pub fn demand(class: Class, bytes: u64) -> Demand {
+pub(crate) fn demand(class: Class, bytes: u64) -> Demand {
     Demand::new().bytes(class, Bytes(bytes))
 }
 
 /// Memory that nobody counts, touched.
-pub fn uncounted(bytes: u64) -> Vec<u8> {
+pub(crate) fn uncounted(bytes: u64) -> Vec<u8> {
     vec![9; bytes as usize]
 }
