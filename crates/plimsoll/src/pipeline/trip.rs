@@ -168,7 +168,7 @@ impl<E: Send + 'static> Trip<E> {
     ) -> Arc<Self> {
         let spare = line.clone_input.map(|clone| Spare { value: clone(&value), bytes: Bytes::ZERO, paid: None });
         let (tries, starts) = Default::default();
-        let papers = Papers { job, stage: 0, since: Instant::now(), tries, starts, span: StageSpan::default() };
+        let papers = Papers { job, stage: 0, since: Instant::now(), tries, starts, span: StageSpan::none() };
         Arc::new_cyclic(|this: &Weak<Self>| Self {
             name: options.name.clone(),
             tag: JobTag::fresh(),

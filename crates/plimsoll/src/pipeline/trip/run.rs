@@ -229,7 +229,7 @@ impl<E: Send + 'static> Trip<E> {
         self.stage.store(next, Ordering::Relaxed);
         let Papers { job, starts, .. } = papers;
         let job = self.line.hand_over(job);
-        let (since, tries, span) = (Instant::now(), Tries::default(), StageSpan::default());
+        let (since, tries, span) = (Instant::now(), Tries::default(), StageSpan::none());
         let papers = Papers { job, stage: next, since, tries, starts, span };
         Some(Box::new(Luggage { cargo: Cargo::Waiting(value), papers }))
     }

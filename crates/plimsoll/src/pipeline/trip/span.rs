@@ -20,11 +20,16 @@ use crate::Resource;
 
 /// No span: tracing is not built in.
 #[cfg(not(feature = "tracing"))]
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct StageSpan;
 
 #[cfg(not(feature = "tracing"))]
 impl StageSpan {
+    /// Before the first stage.
+    pub(super) fn none() -> Self {
+        Self
+    }
+
     pub(super) fn new(
         _job: &str,
         _stage: &'static str,
@@ -53,13 +58,12 @@ mod on {
     #[derive(Clone)]
     pub(in crate::pipeline::trip) struct StageSpan(Span);
 
-    impl Default for StageSpan {
-        fn default() -> Self {
+    impl StageSpan {
+        /// Before the first stage.
+        pub(in crate::pipeline::trip) fn none() -> Self {
             Self(Span::none())
         }
-    }
 
-    impl StageSpan {
         pub(in crate::pipeline::trip) fn new(
             job: &str,
             stage: &'static str,
