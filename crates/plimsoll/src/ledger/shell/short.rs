@@ -6,7 +6,6 @@
 //! reads no clock but the coarse one, until somebody is served who had to wait.
 
 use std::panic::Location;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::seats::{SeatId, Signal, Signals, Verdict};
@@ -49,33 +48,9 @@ pub(in crate::ledger) struct Plain {
     pub(in crate::ledger) priority: i32,
 }
 
-/// How often a thread looks at its cell before it goes to sleep: for about as long as it takes to put a thread to sleep
-/// and to wake it again.
-const LOOKS: u32 = if cfg!(any(plimsoll_loom, plimsoll_shuttle)) { 0 } else { 200 };
-
-/// Threads that look at their cells, in the whole process: whoever looks occupies a core, and at least one must be left for
-/// whoever is to return something. Only a hint.
-static LOOKING: LooksOn = LooksOn(std::sync::atomic::AtomicUsize::new(0));
-
-struct LooksOn(std::sync::atomic::AtomicUsize);
-
-impl LooksOn {
-    /// Looks for a while; whether it was seen.
-    fn until(&self, is_there: impl Fn() -> bool) -> bool {
-        static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
-        if LOOKS == 0 {
-            return is_there();
-        }
-        let others = self.0.fetch_add(1, Ordering::Relaxed);
-        let looks = if others + 1 < *CORES { LOOKS } else { 1 };
-        let seen = (0..looks).any(|_| {
-            std::hint::spin_loop();
-            is_there()
-        });
-        self.0.fetch_sub(1, Ordering::Relaxed);
-        seen
-    }
-}
+/// How often a thread looks at its cell before it goes to sleep. To look for longer costs more than it saves: whoever looks
+/// occupies a core that whoever is to return something may need.
+const LOOKS: u32 = if cfg!(any(plimsoll_loom, plimsoll_shuttle)) { 0 } else { 64 };
 
 impl Inner {
     /// Takes a plain reservation of the root, or takes a seat to wait for it, signalled by what `signal` makes. `None`
@@ -128,8 +103,12 @@ impl Inner {
 
     /// Blocks a thread that has left its own handle as the signal.
     pub(in crate::ledger) fn park(&self, id: SeatId) -> Verdict {
-        if !LOOKING.until(|| !self.cells.is_waiting(id)) {
-            while self.cells.is_waiting(id) {
+        let mut looks = 0;
+        while self.cells.is_waiting(id) {
+            if looks < LOOKS {
+                looks += 1;
+                std::hint::spin_loop();
+            } else {
                 // It may return too early, which is why the cell is looked at again.
                 thread::park();
             }
