@@ -343,9 +343,9 @@ pub struct MsmConfig {
 /// What multiplications allocate, as it was measured, and what a backend estimates for itself.
 fn msm_bytes<G: Group2>(n: u64, c: u32) -> (u64, u64) {
     let (windows, point) = (255_u64.div_ceil(u64::from(c)), G::PROJECTIVE as u64);
-    let buckets = point * windows << c;
-    let sorting = 24_116 * n * windows / 1000 + (12 * windows << c);
-    let scratch = sorting.max(3 * buckets + (2 * point * windows << c.div_ceil(2)));
+    let buckets = (point * windows) << c;
+    let sorting = 24_116 * n * windows / 1000 + ((12 * windows) << c);
+    let scratch = sorting.max(3 * buckets + ((2 * point * windows) << c.div_ceil(2)));
     (scratch, 28 * n * windows + 4 * buckets + n * (32 + G::AFFINE as u64))
 }
 
@@ -472,7 +472,7 @@ fn convert<G: Group2>(input: *const c_void, n: u64, into: bool, config: *const u
     let place = begin!("convert");
     // SAFETY: a configuration of the caller's.
     let config = unsafe { vec_config(config) };
-    if into || input as usize != out as usize || !config.on_device[0] || !config.on_device[2] {
+    if into || !std::ptr::eq(input, out) || !config.on_device[0] || !config.on_device[2] {
         return violation(11);
     }
     let at = out as usize;
@@ -644,7 +644,7 @@ pub unsafe extern "C-unwind" fn bls12_381_ntt(
         violation(0);
         return throw(c"the domain is too small", false);
     };
-    let in_place = input as usize == out as usize && config.inputs_on_device && config.outputs_on_device;
+    let in_place = std::ptr::eq(input, out) && config.inputs_on_device && config.outputs_on_device;
     let (Some(coset), true) = (standard(&config.coset_gen), in_place) else { return violation(11) };
     if config.ordering != 0 || config.batch_size != 1 || !(0..=1).contains(&direction) {
         return violation(11);

@@ -12,7 +12,7 @@ pub(crate) struct Args {
     /// Leave out a step (may be repeated): its name as printed.
     #[arg(long)]
     skip: Vec<String>,
-    /// Also the steps that build the scheduler once more for a tool of their own: shuttle, soak, fuzz.
+    /// Also the steps that take many minutes: interop (circom and snarkjs), shuttle, soak, fuzz.
     #[arg(long)]
     deep: bool,
 }
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("package", package::run),
         ("msrv", msrv::run),
     ];
-    let deep = ["shuttle", "soak", "fuzz"];
+    let deep = ["interop", "shuttle", "soak", "fuzz"];
     let mut report = Vec::new();
     for (name, step) in steps {
         if args.skip.iter().any(|skipped| skipped == name) || (!args.deep && deep.contains(&name)) {

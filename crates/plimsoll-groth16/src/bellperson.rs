@@ -255,7 +255,10 @@ where
     Ok(proofs)
 }
 
-fn pipeline<C>(engine: &Engine, prover: Prover) -> Result<Pipeline<(Work<C>, Blinding), Proof, ProveError>, Rejection>
+/// From a circuit, or the values of one, and its blinding factors, to a proof.
+type Batch<C> = Pipeline<(Work<C>, Blinding), Proof, ProveError>;
+
+fn pipeline<C>(engine: &Engine, prover: Prover) -> Result<Batch<C>, Rejection>
 where
     C: Circuit<Scalar> + Send + 'static,
 {
@@ -276,7 +279,10 @@ where
             move |cx: &mut StageCx<'_>, (work, blinding)| {
                 let witness = match work {
                     Work::Circuit(circuit) => prover.synthesise(cx.grant(), circuit)?,
-                    Work::Values(values) => prover.assign(cx.grant(), |inputs, aux| Ok(values.copy_to(inputs, aux)))?,
+                    Work::Values(values) => prover.assign(cx.grant(), |inputs, aux| {
+                        values.copy_to(inputs, aux);
+                        Ok(())
+                    })?,
                 };
                 Ok((witness, blinding))
             }

@@ -79,7 +79,7 @@ fn fp2(bytes: &[u8]) -> Option<blst_fp2> {
 
 /// (X, Y, Z) → (XZ, YZ², Z).
 fn jacobian<F: Coordinate>(bytes: &[u8], coordinate: impl Fn(&[u8]) -> Option<F>) -> Option<(F, F, F)> {
-    if bytes.len() % 3 != 0 {
+    if !bytes.len().is_multiple_of(3) {
         return None;
     }
     let (x, rest) = bytes.split_at(bytes.len() / 3);

@@ -185,9 +185,9 @@ pub fn scale(bytes: u64, thousandths: u64) -> u64 {
 fn scratch_bytes(group: CurveGroup, terms: u64, window: u32, scratch: Scratch) -> (u64, u64) {
     let windows = SCALAR_BITS.div_ceil(u64::from(window));
     let point = projective_bytes(group);
-    let buckets = point * windows << window;
-    let a = scale(24_116 * terms * windows, 1) + (12 * windows << window);
-    let t = 2 * point * windows << window.div_ceil(2);
+    let buckets = (point * windows) << window;
+    let a = scale(24_116 * terms * windows, 1) + ((12 * windows) << window);
+    let t = (2 * point * windows) << window.div_ceil(2);
     let sums = 3 * buckets + t;
     let documented = (24 * windows * terms).max(buckets);
     match scratch {
@@ -204,7 +204,7 @@ fn scratch_bytes(group: CurveGroup, terms: u64, window: u32, scratch: Scratch) -
 fn own_estimate(group: CurveGroup, terms: u64, window: u32) -> u64 {
     let windows = SCALAR_BITS.div_ceil(u64::from(window));
     let indices = 28 * terms * windows;
-    let buckets = 4 * projective_bytes(group) * windows << window;
+    let buckets = (4 * projective_bytes(group) * windows) << window;
     terms * (SCALAR_BYTES + affine_bytes(group)) + indices + buckets
 }
 

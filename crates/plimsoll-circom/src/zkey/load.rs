@@ -14,6 +14,9 @@ use crate::error::{Part, ReadError};
 use crate::map::Pages;
 use crate::points::{FilePoint, point};
 
+/// What takes points, with the first's index.
+type Sink<'a, P> = dyn FnMut(usize, &[P]) -> Result<(), ReadError> + 'a;
+
 /// What is looked at before its pages are released.
 const WINDOW_BYTES: usize = 1 << 20;
 /// How many points a task parses; about a tenth of a millisecond.
@@ -143,7 +146,7 @@ impl Windows<'_, '_> {
         &mut self,
         section: Part,
         range: &Range<usize>,
-        sink: &mut dyn FnMut(usize, &[P]) -> Result<(), ReadError>,
+        sink: &mut Sink<'_, P>,
     ) -> Result<(), ReadError> {
         let per_window = WINDOW_BYTES / P::BYTES;
         let mut points = vec![P::identity(); per_window.min(range.len() / P::BYTES)];

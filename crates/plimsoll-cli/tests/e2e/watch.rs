@@ -61,11 +61,13 @@ fn nothing_is_sampled_unless_asked_for() {
 #[test]
 fn a_killed_run_leaves_its_recording() {
     let sandbox = Sandbox::new();
-    sandbox.file("file", 4000);
+    // So long that it is still under way whenever the recording is read.
+    sandbox.file("file", 100_000);
     let arguments = ["prove", "file", "--threads", "2", "--record", "ring", "--sample-ms", "5"];
     let mut child = sandbox.command(&arguments).spawn().unwrap();
     let ring = sandbox.path("ring");
     wait_until("a partition is in flight", || {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         Recording::read(&ring).is_ok_and(|recording| {
             recording.series().is_ok_and(|series| series.moments.last().is_some_and(|moment| moment.in_flight > 0))
         })

@@ -120,7 +120,7 @@ impl Inner {
                 query.group == C::GROUP
                     && address >= query.address
                     && address + bytes <= query.address + query.bytes
-                    && (address - query.address) % size_of::<C>() == 0
+                    && (address - query.address).is_multiple_of(size_of::<C>())
             };
             let Some(query) = known.queries.iter().find(is_it) else { continue };
             // From here on the key stays where it is, and with it what was found.

@@ -96,7 +96,7 @@ proptest! {
                 workspace + buckets
             };
             // What is in one bound's favour where buckets stop to count is at most what they count.
-            prop_assert!(bytes(terms * 2) + 3 * (projective_bytes(GROUPS[group]) * 128 << window) + POOL_STEP >= bytes(terms));
+            prop_assert!(bytes(terms * 2) + 3 * ((projective_bytes(GROUPS[group]) * 128) << window) + POOL_STEP >= bytes(terms));
         }
     }
 }

@@ -168,8 +168,8 @@ impl Here {
         }
         if let Some(destroy) = self.library.symbols.destroy_config_extension {
             for extension in self.streams[stream].extensions.drain(..) {
-                // SAFETY: made by `create_config_extension`, and used by a call that is over.
                 let _ = shielded(|| {
+                    // SAFETY: made by `create_config_extension`, and used by a call that is over.
                     unsafe { destroy(extension) };
                     code::SUCCESS
                 });
@@ -411,7 +411,7 @@ impl<'env> Scope<'_, 'env> {
     /// As ICICLE says.
     pub fn points_to_standard(&mut self, group: CurveGroup, points: Part<'env>) -> Result<(), CallError> {
         const WHAT: &str = "convert points";
-        if points.bytes() % affine_bytes(group) != 0 {
+        if !points.bytes().is_multiple_of(affine_bytes(group)) {
             return Err(CallError::refused(WHAT, "a part of a point is none"));
         }
         let count = points.bytes() / affine_bytes(group);
@@ -492,7 +492,7 @@ impl<'env> Scope<'_, 'env> {
     pub fn ntt(&mut self, data: Part<'env>, inverse: bool, coset: Option<&Scalar>) -> Result<(), CallError> {
         const WHAT: &str = "transform";
         let len = data.bytes() / SCALAR_BYTES;
-        if !len.is_power_of_two() || data.bytes() % SCALAR_BYTES != 0 {
+        if !len.is_power_of_two() || !data.bytes().is_multiple_of(SCALAR_BYTES) {
             return Err(CallError::refused(WHAT, "the length of a transform is a power of two"));
         }
         let domain = self.here.shared.domain.load(Ordering::Relaxed).checked_sub(1);
@@ -562,8 +562,8 @@ impl<'env> Scope<'_, 'env> {
         batch: u32,
     ) -> Result<(), CallError> {
         let len = a.bytes() / SCALAR_BYTES;
-        let fits = a.bytes() == b.bytes() && a.bytes() == out.bytes() && a.bytes() % SCALAR_BYTES == 0;
-        if !fits || batch == 0 || len % u64::from(batch) != 0 || len > 1 << 31 {
+        let fits = a.bytes() == b.bytes() && a.bytes() == out.bytes() && a.bytes().is_multiple_of(SCALAR_BYTES);
+        if !fits || batch == 0 || !len.is_multiple_of(u64::from(batch)) || len > 1 << 31 {
             return Err(CallError::refused(what, "the vectors differ in length"));
         }
         if len == 0 {
@@ -594,7 +594,7 @@ impl<'env> Scope<'_, 'env> {
             let fault = Fault::NoFunction { name: "bls12_381_scalar_mul_vec" };
             return Err(CallError { operation: WHAT, fault });
         };
-        if factor.bytes() != SCALAR_BYTES || vector.bytes() % SCALAR_BYTES != 0 {
+        if factor.bytes() != SCALAR_BYTES || !vector.bytes().is_multiple_of(SCALAR_BYTES) {
             return Err(CallError::refused(WHAT, "the factor is one scalar"));
         }
         let count = vector.bytes() / SCALAR_BYTES;

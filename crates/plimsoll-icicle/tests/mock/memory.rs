@@ -117,12 +117,12 @@ fn the_same_calls_made_freely_run_out_of_memory() {
             scope.copy_in(&bases, points.all())?;
             scope.points_to_standard(CurveGroup::G1, points.all())
         })?;
-        let mut sum = vec![0_u8; 144];
+        let mut sum = [0_u8; 144];
         let (scalars, points, group, sum) = (room.all(), points.all(), CurveGroup::G1, &mut sum[..]);
         owner.call("msm", move |scope| scope.msm(MsmCall { group, scalars, points, window: 13, scratch_bytes: 0, sum }))
     };
     let failures = thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(&run)).collect();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
         threads.into_iter().map(|thread| u32::from(thread.join().expect("no panic").is_err())).sum::<u32>()
     });
     assert!(failures > 0, "each alone takes more than a quarter of the memory");

@@ -10,11 +10,7 @@
 //! The seed chooses sizes, rates, noise, the number of workers and how regularly samples come; seeds from 1000 on choose from other
 //! ranges than those below.
 
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "programs under test use plain threads and locks"
-)]
+#![expect(clippy::disallowed_types, reason = "programs under test use plain threads and locks")]
 
 mod dice;
 mod faults;
