@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("test", || test::run(&test::Args { rest: Vec::new() })),
         ("interop", interop::run),
         ("deny", deny::run),
-        ("loom", || loom::run(&loom::Args { preemptions: 3, rest: Vec::new() })),
+        ("loom", || loom::run(&loom::Args { preemptions: 2, rest: Vec::new() })),
         ("shuttle", || shuttle::run(&shuttle::Args { schedules: 100, rest: Vec::new() })),
         ("soak", || {
             soak::run(&soak::Args {
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }),
         ("fuzz", || fuzz::run(&fuzz::Args { seconds: 70, target: Vec::new(), rest: Vec::new() })),
         ("mutants", || mutants::run(&mutants::Args { only: Vec::new() })),
-        ("package", package::run),
+        ("package", || package::run(false)),
         ("msrv", msrv::run),
     ];
     let deep = ["interop", "shuttle", "soak", "fuzz"];

@@ -7,7 +7,7 @@ use crate::sh;
 /// Arguments of the task.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Preemption bound: 3 is what continuous integration explores; 0 explores everything (some models take hours: name one).
+    /// Preemption bound: continuous integration has 2; 0 explores everything (some models take hours: name one).
     #[arg(long, default_value_t = 3)]
     pub(crate) preemptions: usize,
     /// Passed on to the tests (a filter, say).

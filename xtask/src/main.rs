@@ -119,7 +119,7 @@ fn run() -> Result<()> {
         Task::Diagnose(args) => diagnose::run(&args),
         Task::Page(args) => page::run(&args),
         Task::Perfetto(args) => perfetto::run(&args),
-        Task::Package => package::run(),
+        Task::Package => package::run(true),
         Task::Msrv => msrv::run(),
         Task::Tidy => tidy::run(),
         Task::Tools => tools::run(),

@@ -166,9 +166,12 @@ fn run_all(trials: &[&Trial<'_>]) -> Result<Vec<bool>> {
     results.into_iter().map(|result| result.1).collect()
 }
 
+/// Seconds after which a test is taken to hang, which is to fail: some faults are lost wake-ups. Controls take two minutes at most.
+const PATIENCE: &str = "400";
+
 /// Whether a trial's test passes.
 fn passes(trial: &Trial<'_>) -> Result<bool> {
-    let mut command = build::at_home(&trial.test.package, &trial.program)?;
+    let mut command = build::at_home(&trial.test.package, &trial.program, PATIENCE)?;
     command.arg(&trial.test.filter).env("LOOM_MAX_PREEMPTIONS", "3");
     if let Some(mutant) = trial.mutant.filter(|mutant| mutant.kind == MutantKind::Switched) {
         command.env("PLIMSOLL_MUTANT", &mutant.name);

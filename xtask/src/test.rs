@@ -17,7 +17,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let features = features::light()?;
     if let Some(nextest) = tools::find("cargo-nextest") {
         let mut command = std::process::Command::new(nextest);
-        command.args(["nextest", "run", "--workspace", "--features", &features]).args(&args.rest);
+        command
+            .args(["nextest", "run", "--workspace", "--lib", "--bins", "--tests", "--features", &features])
+            .args(&args.rest);
         sh::run(&mut command)?;
     } else {
         eprintln!("note: cargo-nextest is not installed (`cargo xtask tools` does it); using cargo test");

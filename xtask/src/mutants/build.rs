@@ -52,12 +52,13 @@ fn executable(message: &Value) -> Option<(String, PathBuf)> {
     is_test.then(|| (name.to_owned(), PathBuf::from(program)))
 }
 
-/// A command that runs `program` where cargo would: in the folder of its package.
-pub(super) fn at_home(package: &str, program: &Path) -> Result<Command> {
+/// A command that runs `program` where cargo would, in the folder of its package, for so many seconds at most.
+pub(super) fn at_home(package: &str, program: &Path, seconds: &str) -> Result<Command> {
     let folder = Path::new("crates").join(package);
     let folder = if folder.is_dir() { folder } else { PathBuf::from(package) };
     let folder = folder.canonicalize().with_context(|| format!("cannot find the folder of `{package}`"))?;
-    let mut command = Command::new(program.canonicalize().context("a program that was just built is gone")?);
+    let mut command = Command::new("timeout");
+    command.arg(seconds).arg(program.canonicalize().context("a program that was just built is gone")?);
     command.current_dir(&folder).env("CARGO_MANIFEST_DIR", &folder);
     Ok(command)
 }

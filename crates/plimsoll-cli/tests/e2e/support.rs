@@ -133,26 +133,35 @@ impl Outcome {
 pub(crate) fn finish(mut child: Child) -> Outcome {
     let started = Instant::now();
     let mut resident_peak = 0;
-    while child.try_wait().unwrap().is_none() {
-        if let Some(bytes) = resident_peak_of(child.id()) {
-            resident_peak = bytes;
-        }
-        if started.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            panic!("the command does not end");
-        }
-        sleep(Duration::from_millis(2));
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    // Read while it runs: what it prints may be more than a pipe holds.
+    let (status, stdout, stderr) = std::thread::scope(|scope| {
+        let (stdout, stderr) = (scope.spawn(|| everything(stdout)), scope.spawn(|| everything(stderr)));
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if let Some(bytes) = resident_peak_of(child.id()) {
+                resident_peak = bytes;
+            }
+            if started.elapsed() > PATIENCE {
+                child.kill().unwrap();
+                panic!("the command does not end");
+            }
+            sleep(Duration::from_millis(2));
+        };
+        (status, stdout.join().unwrap(), stderr.join().unwrap())
+    });
+    Outcome { status, stdout, stderr, resident_peak, time: started.elapsed() }
+}
+
+/// What comes out of a pipe until it is closed.
+fn everything(pipe: Option<impl std::io::Read>) -> String {
+    let mut text = String::new();
+    if let Some(mut pipe) = pipe {
+        pipe.read_to_string(&mut text).unwrap();
     }
-    let time = started.elapsed();
-    // What it prints fits the pipes' buffers, so it could end before it is read.
-    let output = child.wait_with_output().unwrap();
-    Outcome {
-        status: output.status,
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-        resident_peak,
-        time,
-    }
+    text
 }
 
 /// VmHWM of a process. It only grows, so the last value seen is the largest.
