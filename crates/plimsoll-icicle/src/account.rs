@@ -26,7 +26,7 @@ pub(crate) struct Account {
     g2: AtomicU64,
 }
 
-/// What [`Account`] has counted.
+/// What an account of predictions has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Learned {
