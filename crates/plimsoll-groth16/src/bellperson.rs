@@ -46,9 +46,9 @@
 //! let mut file = Vec::new();
 //! key.write(&mut file)?;
 //!
-//! // Eight proofs in a tenth of what eight at once would take.
+//! // Eight proofs, of which as many are under way as the budget has room for.
 //! let pool = Pool::new(PoolConfig::default())?;
-//! let engine = Engine::new(Ledger::new(Budget::new().space(Space::HOST, Bytes::MIB)), pool);
+//! let engine = Engine::new(Ledger::new(Budget::new().space(Space::HOST, Bytes(64 << 20))), pool);
 //! let params = Parameters::read_in(&engine, Cursor::new(file), true)?;
 //! let circuits = (1..=8).map(|x| Root(Some(Scalar::from(x)))).collect();
 //! let proofs = create_random_proof_batch(circuits, &params, &mut OsRng)?;
