@@ -32,15 +32,6 @@ const BASE_FIELDS: [(&str, &str); 2] = [
 const BLS12_381_SCALARS: &str = "52435875175126190479447740508185965837690552500527637822603658699938581184513";
 const BLS12_381_BASE: &str = "4002409555221667393417789825735904156556882819939007885332058136124031650490837864442687629129015664037894272559787";
 
-/// The field of BLS12-381's coordinates, little-endian.
-#[cfg(any(test, feature = "insecure-setup"))]
-pub(crate) fn base_modulus() -> [u8; BASE_BYTES] {
-    let digits = BigUint::parse_bytes(BLS12_381_BASE.as_bytes(), 10).unwrap_or_default().to_bytes_le();
-    let mut bytes = [0; BASE_BYTES];
-    bytes.copy_from_slice(&digits);
-    bytes
-}
-
 /// Fails unless `prime`, little-endian, is the order of BLS12-381's groups.
 pub(crate) fn require_scalars(prime: &[u8]) -> Result<(), ReadError> {
     require(prime, &SCALAR_FIELDS)
@@ -67,6 +58,7 @@ fn require(prime: &[u8], fields: &[(&str, &'static str)]) -> Result<(), ReadErro
 mod tests {
     use blstrs::Scalar;
     use ff::PrimeField;
+    use plimsoll_groth16::backend::BASE_MODULUS;
 
     use super::*;
 
@@ -80,6 +72,7 @@ mod tests {
         let modulus = BigUint::parse_bytes(modulus.as_bytes(), 16).expect("hex");
         assert_eq!(modulus.to_string(), BLS12_381_SCALARS);
         assert!(require_scalars(&modulus.to_bytes_le()).is_ok());
+        assert_eq!(little_endian(BLS12_381_BASE), BASE_MODULUS.map(u64::to_le_bytes).concat());
         assert!(require_base(&little_endian(BLS12_381_BASE)).is_ok());
     }
 

@@ -2,15 +2,9 @@
 
 use blstrs::Scalar;
 use num_bigint::BigUint;
+use plimsoll_groth16::backend::base_element;
 
 use crate::curve::BASE_BYTES;
-
-/// p, big-endian.
-const MODULUS: [u8; BASE_BYTES] = [
-    0x1a, 0x01, 0x11, 0xea, 0x39, 0x7f, 0xe6, 0x9a, 0x4b, 0x1b, 0xa7, 0xb6, 0x43, 0x4b, 0xac, 0xd7, 0x64, 0x77, 0x4b,
-    0x84, 0xf3, 0x85, 0x12, 0xbf, 0x67, 0x30, 0xd2, 0xa0, 0xf6, 0xb0, 0xf6, 0x24, 0x1e, 0xab, 0xff, 0xfe, 0xb1, 0x53,
-    0xff, 0xff, 0xb9, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xaa, 0xab,
-];
 
 /// Digits of the largest number that occurs, a coordinate of 381 bits.
 const DIGITS_MAX: usize = 115;
@@ -29,9 +23,10 @@ fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
 
 /// A coordinate's part in 48 bytes, big-endian, as points are encoded. Below the modulus, which has 381 bits.
 pub(crate) fn coordinate(text: &str) -> Option<[u8; BASE_BYTES]> {
-    let mut bytes = bytes(text)?;
+    let mut bytes: [u8; BASE_BYTES] = bytes(text)?;
+    base_element(&bytes)?;
     bytes.reverse();
-    (bytes < MODULUS).then_some(bytes)
+    Some(bytes)
 }
 
 /// A scalar, below the modulus.
@@ -60,11 +55,13 @@ mod tests {
         for value in [Scalar::ZERO, Scalar::ONE, -Scalar::ONE, Scalar::from(u64::MAX)] {
             assert_eq!(scalar(&of_scalar(&value)), Some(value));
         }
-        let mut largest = MODULUS;
+        let mut modulus = plimsoll_groth16::backend::BASE_MODULUS.map(u64::to_le_bytes).concat();
+        modulus.reverse();
+        let mut largest: [u8; BASE_BYTES] = modulus[..].try_into().unwrap();
         largest[47] -= 1;
         assert_eq!(coordinate(&of_coordinate(&largest)), Some(largest));
         assert!(of_coordinate(&largest).len() <= DIGITS_MAX);
-        assert_eq!(coordinate(&of_coordinate(&MODULUS)), None);
+        assert_eq!(coordinate(&of_coordinate(&modulus)), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use blst::{blst_fp, blst_fp2};
 use blstrs::{G1Affine, G2Affine};
 use group::prime::PrimeCurveAffine;
+use plimsoll_groth16::backend::base_element;
 use plimsoll_groth16::keys::PointFault;
 
 use crate::curve::BASE_BYTES;
@@ -29,24 +30,6 @@ pub(crate) trait FilePoint: PrimeCurveAffine + Send + Sync {
     fn in_subgroup(&self) -> bool;
 }
 
-/// p, in 64-bit limbs.
-const MODULUS: [u64; 6] = [
-    0xb9fe_ffff_ffff_aaab,
-    0x1eab_fffe_b153_ffff,
-    0x6730_d2a0_f6b0_f624,
-    0x6477_4b84_f385_12bf,
-    0x4b1b_a7b6_434b_acd7,
-    0x1a01_11ea_397f_e69a,
-];
-
-fn coordinate(bytes: &[u8]) -> Option<blst_fp> {
-    let mut limbs = [0_u64; 6];
-    for (limb, chunk) in limbs.iter_mut().zip(bytes.chunks_exact(8)) {
-        *limb = u64::from_le_bytes(chunk.try_into().ok()?);
-    }
-    limbs.iter().rev().lt(MODULUS.iter().rev()).then_some(blst_fp { l: limbs })
-}
-
 #[cfg(any(test, feature = "insecure-setup"))]
 fn write(coordinate: blst_fp, out: &mut Vec<u8>) {
     for limb in coordinate.l {
@@ -60,7 +43,7 @@ impl FilePoint for G1Affine {
     fn from_coordinates(bytes: &[u8]) -> Option<Self> {
         let (x, y) = bytes.split_at(BASE_BYTES);
         // With both zero it is blst's point at infinity, as in the file.
-        Some(Self::from_raw_unchecked(coordinate(x)?.into(), coordinate(y)?.into(), false))
+        Some(Self::from_raw_unchecked(base_element(x)?.into(), base_element(y)?.into(), false))
     }
 
     #[cfg(any(test, feature = "insecure-setup"))]
@@ -82,7 +65,7 @@ impl FilePoint for G2Affine {
     const BYTES: usize = 4 * BASE_BYTES;
 
     fn from_coordinates(bytes: &[u8]) -> Option<Self> {
-        let part = |index: usize| coordinate(&bytes[index * BASE_BYTES..(index + 1) * BASE_BYTES]);
+        let part = |index: usize| base_element(&bytes[index * BASE_BYTES..(index + 1) * BASE_BYTES]);
         let (x, y) = (blst_fp2 { fp: [part(0)?, part(1)?] }, blst_fp2 { fp: [part(2)?, part(3)?] });
         Some(Self::from_raw_unchecked(x.into(), y.into(), false))
     }
@@ -170,7 +153,7 @@ mod tests {
         off[0] ^= 1;
         assert_eq!(point::<G1Affine>(&off).err(), Some(PointFault::NotOnCurve));
         let mut beyond = bytes.clone();
-        beyond[48..96].copy_from_slice(&MODULUS.map(u64::to_le_bytes).concat());
+        beyond[48..96].copy_from_slice(&plimsoll_groth16::backend::BASE_MODULUS.map(u64::to_le_bytes).concat());
         assert_eq!(point::<G1Affine>(&beyond).err(), Some(PointFault::NotCanonical));
         // y = 0 with an x is not infinity.
         let mut half = bytes;

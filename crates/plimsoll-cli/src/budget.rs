@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use plimsoll::Bytes;
+use plimsoll::{Bytes, Demand, Profile, Resource};
 
 use crate::machine::{Limit, Machine, Source};
 
@@ -21,6 +21,16 @@ pub const SLACK_DIVISOR: u64 = 32;
 const STEP: Bytes = Bytes(1 << 20);
 /// By default one part in so many of the machine's limit is left to others.
 const MARGIN_DIVISOR: u64 = 8;
+
+/// The most bytes that a stage of this profile holds, its slots aside.
+pub fn largest_stage(profile: &Profile) -> Bytes {
+    let bytes_of = |demand: &Demand| {
+        let bytes =
+            demand.iter().filter_map(|(resource, amount)| matches!(resource, Resource::Class(_)).then_some(amount));
+        bytes.map(Bytes).sum::<Bytes>()
+    };
+    profile.stages().iter().map(|stage| bytes_of(&stage.peak)).max().unwrap_or(Bytes::ZERO)
+}
 
 /// A budget: the line, who drew it, and what of it the ledger may give out.
 #[derive(Clone, Debug, PartialEq, Eq)]

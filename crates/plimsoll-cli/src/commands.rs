@@ -7,6 +7,7 @@ pub mod inspect;
 pub mod plan;
 pub mod prove;
 mod prove_circom;
+mod proved;
 pub mod report;
 pub mod setup;
 pub mod simulate;

@@ -1,6 +1,8 @@
 //! Exit codes: what a script can rely on. The table in `--help` and in the README is made from the same texts.
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use plimsoll::Bytes;
@@ -90,6 +92,11 @@ impl Failure {
     /// A failure with the message that `error` prints.
     pub fn new(exit: Exit, error: impl fmt::Display) -> Self {
         Self { exit, message: error.to_string(), held: None, told: false }
+    }
+
+    /// A file that is not written.
+    pub(crate) fn unwritten(what: &str, path: &Path, error: io::Error) -> Self {
+        Self::new(Exit::Output, format!("{}: cannot write the {what}: {error}", path.display()))
     }
 }
 

@@ -7,10 +7,9 @@ use std::cell::RefCell;
 use std::io::Read;
 
 use plimsoll::ledger::snapshot::Snapshot;
-use plimsoll::pipeline::{JobError, Pipeline, Rejection, StageCx, StageStats};
+use plimsoll::pipeline::{JobError, Pipeline, Rejection, StageStats};
 use plimsoll::pool::Pool;
-use plimsoll::{Grant, Ledger, Profile};
-use plimsoll_groth16::footprint::STAGES;
+use plimsoll::{Grant, Ledger};
 use plimsoll_groth16::prover::{Blinding, ProveError, Prover};
 use plimsoll_groth16::{BatchVerifier, PreparedVerifyingKey, Proof, VerifyError, first_invalid};
 use rand_core::OsRng;
@@ -21,9 +20,9 @@ use crate::proof_file::{ProofWriter, Record, WriteError};
 use crate::signals::Interrupt;
 
 /// Proofs verified in one check before they are written.
-const VERIFY_TOGETHER: usize = 64;
+pub(crate) const VERIFY_TOGETHER: usize = 64;
 /// Results that may wait for an earlier one, beyond those being worked on. A result is half a KiB.
-const RESULTS_WAITING_MAX: usize = 64;
+pub(crate) const RESULTS_WAITING_MAX: usize = 64;
 
 /// Why a file was not proved.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +58,7 @@ pub enum ProvingError {
 }
 
 /// An error with all its causes in one line.
-fn chain_of(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain_of(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -112,10 +111,8 @@ pub struct Run {
 /// Everything that proving needs.
 #[derive(Debug)]
 pub struct Proving<'a> {
-    /// Makes the proofs.
+    /// Makes the proofs; its flag to stop is the interrupt's.
     pub prover: &'a Prover,
-    /// What one partition holds, stage by stage.
-    pub profile: &'a Profile,
     /// Where bytes are counted.
     pub ledger: &'a Ledger,
     /// Where stages run.
@@ -150,44 +147,15 @@ impl Proving<'_> {
     }
 
     fn pipeline(&self) -> Result<FilePipeline, Rejection> {
-        let [synthesise, evaluate, quotient, commit, b_g2, assemble] = STAGES;
-        let profile = self.profile.clone();
-        Pipeline::builder(self.ledger, self.pool, move |_: &Partition| profile.clone())
-            .stage(synthesise, {
-                let synthesise =
-                    self.step(|prover, grant, partition| prover.synthesise(grant, PartitionCircuit::new(partition)));
-                move |cx: &mut StageCx<'_>, partition| synthesise(cx, (Claim::of(&partition), partition))
-            })
-            .stage(evaluate, self.step(Prover::evaluate))
-            .stage(quotient, self.step(Prover::quotient))
-            .stage(commit, self.step(Prover::commit))
-            .stage(b_g2, self.step(Prover::b_g2))
-            .stage(assemble, {
-                let prover = self.prover.clone();
-                move |_, (claim, openings)| {
-                    Ok(Done { claim, proof: prover.assemble(openings, Blinding::from_os()).proof })
-                }
-            })
-            .largest(self.profile.clone())
-            .build()
-    }
-
-    /// A step of the prover as a stage: what is public travels beside what it works on. It does not begin after a signal.
-    fn step<In, Out>(
-        &self,
-        run: impl Fn(&Prover, &mut Grant, In) -> Result<Out, ProveError> + Send + Sync + 'static,
-    ) -> impl Fn(&mut StageCx<'_>, (Claim, In)) -> Result<(Claim, Out), ProveError> + Send + Sync + 'static
-    where
-        In: 'static,
-        Out: 'static,
-    {
-        let (prover, interrupt) = (self.prover.clone(), self.interrupt.clone());
-        move |cx, (claim, value)| {
-            if interrupt.is_set() {
-                return Err(ProveError::Stopped);
-            }
-            Ok((claim, run(&prover, cx.grant(), value)?))
-        }
+        let begin = |prover: &Prover, grant: &mut Grant, partition: Partition| {
+            let claim = Claim::of(&partition);
+            Ok((prover.synthesise(grant, PartitionCircuit::new(partition))?, claim))
+        };
+        let end = |prover: &Prover, openings, claim| Done {
+            claim,
+            proof: prover.assemble(openings, Blinding::from_os()).proof,
+        };
+        self.prover.pipeline(self.ledger, self.pool, begin, end)
     }
 
     fn deliver<R: Read>(

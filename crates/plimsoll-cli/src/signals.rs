@@ -29,8 +29,9 @@ impl Interrupt {
                 Arc::clone(&again),
             )?;
             flag::register(signal, again)?;
-            flag::register(signal, Arc::clone(&interrupt.stop))?;
+            // The signal before the flag: who was stopped by the flag finds out why.
             flag::register_usize(signal, Arc::clone(&interrupt.signal), signal as usize)?;
+            flag::register(signal, Arc::clone(&interrupt.stop))?;
         }
         Ok(interrupt)
     }

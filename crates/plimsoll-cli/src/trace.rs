@@ -12,6 +12,7 @@ use plimsoll::Ledger;
 use plimsoll::observe::JsonLines;
 
 use crate::console;
+use crate::exit::Failure;
 
 /// A trace that is being written.
 #[derive(Debug)]
@@ -22,8 +23,13 @@ pub struct Trace {
 
 impl Trace {
     /// Creates the file, or empties it.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        let file = WholeLines { file: File::create(path)?, line: Vec::new(), written: 0 };
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made.
+    pub fn create(path: &Path) -> Result<Self, Failure> {
+        let file = File::create(path).map_err(|e| Failure::unwritten("trace", path, e))?;
+        let file = WholeLines { file, line: Vec::new(), written: 0 };
         Ok(Self { path: path.to_owned(), lines: Arc::new(JsonLines::new(file)) })
     }
 

@@ -2,7 +2,6 @@
 //! ledger, and kept under the line: the ledger's limit is lowered where the process holds more beside it than was kept for that.
 
 use std::fmt::Write as _;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use plimsoll_profile::recorder::{FILE_BYTES, Recorder};
 use plimsoll_profile::sample::{Reader, holder_lines};
 use plimsoll_profile::watch::{Look, Watch, Watching};
 
+use crate::exit::Failure;
 use crate::trace::Trace;
 use crate::{console, heap, metrics};
 
@@ -29,8 +29,9 @@ impl Record {
     /// # Errors
     ///
     /// If it cannot be made, or the disk has no room for it.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), recorder: Arc::new(Recorder::create(path, FILE_BYTES)?) })
+    pub fn create(path: &Path) -> Result<Self, Failure> {
+        let recorder = Recorder::create(path, FILE_BYTES).map_err(|e| Failure::unwritten("recording", path, e))?;
+        Ok(Self { path: path.to_owned(), recorder: Arc::new(recorder) })
     }
 
     /// Records what happens in the ledger from now on.

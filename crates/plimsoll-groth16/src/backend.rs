@@ -25,7 +25,7 @@ use plimsoll::Reservation;
 
 pub use self::cpu::Cpu;
 pub use self::cpu::curve::AffineCurve;
-pub use self::cpu::field::Coordinate;
+pub use self::cpu::field::{BASE_MODULUS, Coordinate, base_element};
 pub use self::reference::Reference;
 use crate::domain::Domain;
 use crate::keys::ProvingKey;

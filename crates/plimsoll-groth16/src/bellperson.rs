@@ -60,19 +60,15 @@
 //! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-
-use std::sync::Arc;
-
 use bellpepper_core::{Circuit, SynthesisError};
 use blstrs::Scalar;
 use ff::Field;
-use plimsoll::Bytes;
 use plimsoll::ledger::ReserveError;
-use plimsoll::pipeline::{JobError, Pipeline, Rejection, StageCx};
+use plimsoll::pipeline::{JobError, Rejection};
 use plimsoll::pool::PoolError;
+use plimsoll::{Bytes, Grant};
 use rand_core::{CryptoRng, RngCore};
 
-use crate::footprint::STAGES;
 use crate::keys::{KeyMismatch, KeyReadError, VerifyingKey};
 use crate::prover::{Blinding, ProveError, Prover};
 use crate::r1cs::ShapeError;
@@ -244,7 +240,18 @@ where
     let blindings = r.into_iter().zip(s).map(|(r, s)| Blinding::from_scalars(r, s));
     let works = std::iter::once(first).chain(circuits).zip(blindings);
     params.engine().require_room(&prover.profile(params.engine().pool().threads()))?;
-    let pipeline = pipeline::<C>(params.engine(), prover)?;
+    let begin = |prover: &Prover, grant: &mut Grant, (work, blinding): (Work<C>, Blinding)| {
+        let witness = match work {
+            Work::Circuit(circuit) => prover.synthesise(grant, circuit)?,
+            Work::Values(values) => prover.assign(grant, |inputs, aux| {
+                values.copy_to(inputs, aux);
+                Ok(())
+            })?,
+        };
+        Ok((witness, blinding))
+    };
+    let end = |prover: &Prover, openings, blinding| prover.assemble(openings, blinding).proof;
+    let pipeline = prover.pipeline(params.engine().ledger(), params.engine().pool(), begin, end)?;
     let mut proofs = Vec::with_capacity(count);
     for (index, result) in
         pipeline.run_all(works.enumerate().map(|(i, work)| (format!("circuit {i}"), work))).in_order()
@@ -253,50 +260,6 @@ where
         proofs.push(proof);
     }
     Ok(proofs)
-}
-
-/// From a circuit, or the values of one, and its blinding factors, to a proof.
-type Batch<C> = Pipeline<(Work<C>, Blinding), Proof, ProveError>;
-
-fn pipeline<C>(engine: &Engine, prover: Prover) -> Result<Batch<C>, Rejection>
-where
-    C: Circuit<Scalar> + Send + 'static,
-{
-    let [synthesise, evaluate, quotient, commit, b_g2, assemble] = STAGES;
-    let profile = prover.profile(engine.pool().threads());
-    let largest = profile.clone();
-    let prover = Arc::new(prover);
-    /// A step of the prover as a stage, past which the blinding factors are carried.
-    macro_rules! step {
-        ($step:ident) => {{
-            let prover = prover.clone();
-            move |cx: &mut StageCx<'_>, (value, blinding)| Ok((prover.$step(cx.grant(), value)?, blinding))
-        }};
-    }
-    Pipeline::builder(engine.ledger(), engine.pool(), move |_: &(Work<C>, Blinding)| profile.clone())
-        .stage(synthesise, {
-            let prover = prover.clone();
-            move |cx: &mut StageCx<'_>, (work, blinding)| {
-                let witness = match work {
-                    Work::Circuit(circuit) => prover.synthesise(cx.grant(), circuit)?,
-                    Work::Values(values) => prover.assign(cx.grant(), |inputs, aux| {
-                        values.copy_to(inputs, aux);
-                        Ok(())
-                    })?,
-                };
-                Ok((witness, blinding))
-            }
-        })
-        .stage(evaluate, step!(evaluate))
-        .stage(quotient, step!(quotient))
-        .stage(commit, step!(commit))
-        .stage(b_g2, step!(b_g2))
-        .stage(assemble, {
-            let prover = prover.clone();
-            move |_, (openings, blinding)| Ok(prover.assemble(openings, blinding).proof)
-        })
-        .largest(largest)
-        .build()
 }
 
 /// Prepares a verifying key.

@@ -16,7 +16,7 @@
 //! comes from the witness is erased when it is dropped, before its memory is freed. Time and memory access depend on the
 //! witness, as in every prover that skips zeros; do not share the machine with whom you would not tell the witness.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bellpepper_core::{Circuit, SynthesisError};
@@ -38,6 +38,7 @@ mod b_g2;
 mod commit;
 mod device;
 mod evaluate;
+mod pipeline;
 mod quotient;
 mod synthesise;
 
@@ -150,8 +151,8 @@ impl Prover {
         self
     }
 
-    /// Lets the longest step, [`Prover::commit`], end early with [`ProveError::Stopped`] once `flag` is set: it looks before
-    /// each of its multiplications.
+    /// Lets proofs end early with [`ProveError::Stopped`] once `flag` is set: the longest step, [`Prover::commit`], looks before
+    /// each of its multiplications, and a [pipeline](Prover::pipeline) before each step.
     #[must_use]
     pub fn with_stop(mut self, flag: Arc<AtomicBool>) -> Self {
         self.stop = Some(flag);
@@ -257,6 +258,14 @@ impl Prover {
     ) -> Result<Proved, ProveError> {
         let openings = self.b_g2(grant, committed)?;
         Ok(self.assemble(openings, blinding))
+    }
+
+    fn check_stop(&self) -> Result<(), ProveError> {
+        // Acquire: who set the flag may have said why before.
+        match &self.stop {
+            Some(stop) if stop.load(Ordering::Acquire) => Err(ProveError::Stopped),
+            _ => Ok(()),
+        }
     }
 
     fn backend_error(&self) -> impl Fn(BackendError) -> ProveError + use<> {

@@ -13,20 +13,10 @@ use blst::{blst_fp, blst_fp2};
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use group::Group;
 use group::prime::PrimeCurveAffine;
-use plimsoll_groth16::backend::{Coordinate, CurveGroup};
+use plimsoll_groth16::backend::{Coordinate, CurveGroup, base_element};
 
 /// A field element's bytes.
 const FP: usize = 48;
-
-/// p, the limbs from the lowest up.
-const MODULUS: [u64; 6] = [
-    0xb9fe_ffff_ffff_aaab,
-    0x1eab_fffe_b153_ffff,
-    0x6730_d2a0_f6b0_f624,
-    0x6477_4b84_f385_12bf,
-    0x4b1b_a7b6_434b_acd7,
-    0x1a01_11ea_397f_e69a,
-];
 
 /// R² mod p for R = 2^384: a Montgomery multiplication by it takes a standard form to its Montgomery form.
 const R_SQUARED: blst_fp = blst_fp {
@@ -66,10 +56,7 @@ pub(crate) const fn projective_bytes(group: CurveGroup) -> u64 {
 }
 
 fn fp(bytes: &[u8]) -> Option<blst_fp> {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let limbs: [u64; 6] = words.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>().try_into().ok()?;
-    let is_reduced = limbs.iter().rev().lt(MODULUS.iter().rev());
-    (is_reduced && rest.is_empty()).then(|| blst_fp { l: limbs }.mul(&R_SQUARED))
+    Some(base_element(bytes)?.mul(&R_SQUARED))
 }
 
 fn fp2(bytes: &[u8]) -> Option<blst_fp2> {
@@ -166,7 +153,8 @@ mod tests {
         assert_eq!(G1Affine::sum(&off), None);
         assert_eq!(G1Affine::sum(&[0xff; 144]), None);
         assert_eq!(G1Affine::sum(&[0; 143]), None);
-        let modulus: Vec<u8> = MODULUS.iter().flat_map(|limb| limb.to_le_bytes()).collect();
+        let modulus: Vec<u8> =
+            plimsoll_groth16::backend::BASE_MODULUS.iter().flat_map(|limb| limb.to_le_bytes()).collect();
         assert!(fp(&modulus).is_none(), "p itself is not reduced");
         let mut off = bytes_of_g2(&G2Affine::generator(), blst_fp2 { fp: [small(1), small(0)] });
         off[0] ^= 1;

@@ -8,10 +8,11 @@ use std::io::{self, Write};
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use ff::{BatchInverter, Field, PrimeField};
 use group::{Curve, Group};
+use plimsoll_groth16::backend::BASE_MODULUS;
 use plimsoll_groth16::fixed_base::{FixedBase, FixedBasePlan};
 
 use crate::container::Kind;
-use crate::curve::{BASE_BYTES, base_modulus};
+use crate::curve::BASE_BYTES;
 use crate::points::FilePoint;
 use crate::zkey::RootRatio;
 
@@ -81,7 +82,7 @@ pub fn write_powers<W: Write>(power: u32, mut random: impl FnMut() -> Scalar, mu
     };
     section(&mut writer, 1, 4 + BASE_BYTES as u64 + 8)?;
     writer.write_all(&(BASE_BYTES as u32).to_le_bytes())?;
-    writer.write_all(&base_modulus())?;
+    writer.write_all(&BASE_MODULUS.map(u64::to_le_bytes).concat())?;
     writer.write_all(&power.to_le_bytes())?;
     writer.write_all(&power.to_le_bytes())?;
 

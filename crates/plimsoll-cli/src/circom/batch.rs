@@ -8,25 +8,20 @@ use std::time::Instant;
 
 use blstrs::Scalar;
 use plimsoll::ledger::snapshot::Snapshot;
-use plimsoll::pipeline::{JobError, Pipeline, Rejection, StageCx, StageStats};
+use plimsoll::pipeline::{JobError, Pipeline, Rejection, StageStats};
 use plimsoll::pool::Pool;
-use plimsoll::{Grant, Ledger, Profile};
+use plimsoll::{Grant, Ledger};
 use plimsoll_circom::json::VerificationKey;
 use plimsoll_circom::map::{MappedFile, Pages};
 use plimsoll_circom::wtns::WtnsFile;
-use plimsoll_groth16::footprint::STAGES;
 use plimsoll_groth16::prover::{Blinding, ProveError, Proved, Prover, Witness};
 use plimsoll_groth16::{BatchVerifier, PreparedVerifyingKey, verify};
 use rand_core::OsRng;
 
 use super::load::WITNESS_WINDOW;
 use super::witnesses::WitnessFile;
+use crate::proving::{RESULTS_WAITING_MAX, VERIFY_TOGETHER, chain_of};
 use crate::signals::Interrupt;
-
-/// Proofs verified in one check before they are written.
-const VERIFY_TOGETHER: usize = 64;
-/// Results that may wait for an earlier one.
-const RESULTS_WAITING_MAX: usize = 64;
 
 /// Why there is no proof of a witness.
 #[derive(Debug, thiserror::Error)]
@@ -68,10 +63,8 @@ pub struct BatchRun {
 /// Everything that proving needs.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// Makes the proofs.
+    /// Makes the proofs; its flag to stop is the interrupt's.
     pub prover: &'a Prover,
-    /// What one proof holds, stage by stage.
-    pub profile: &'a Profile,
     /// Where bytes are counted.
     pub ledger: &'a Ledger,
     /// Where stages run.
@@ -107,29 +100,10 @@ impl Batch<'_> {
     }
 
     fn pipeline(&self) -> Result<BatchPipeline, Rejection> {
-        let [synthesise, evaluate, quotient, commit, b_g2, assemble] = STAGES;
-        let profile = self.profile.clone();
-        Pipeline::builder(self.ledger, self.pool, move |_: &WitnessFile| profile.clone())
-            .stage(synthesise, self.step(|prover, grant, file: WitnessFile| read_witness(prover, grant, &file.path)))
-            .stage(evaluate, self.step(Prover::evaluate))
-            .stage(quotient, self.step(Prover::quotient))
-            .stage(commit, self.step(Prover::commit))
-            .stage(b_g2, self.step(Prover::b_g2))
-            .stage(assemble, {
-                let prover = self.prover.clone();
-                move |_, openings| Ok(prover.assemble(openings, Blinding::from_os()))
-            })
-            .largest(self.profile.clone())
-            .build()
-    }
-
-    /// A step of the prover as a stage, which does not begin after a signal.
-    fn step<In: 'static, Out: 'static>(
-        &self,
-        run: impl Fn(&Prover, &mut Grant, In) -> Result<Out, ProveError> + Send + Sync + 'static,
-    ) -> impl Fn(&mut StageCx<'_>, In) -> Result<Out, ProveError> + Send + Sync + 'static {
-        let (prover, interrupt) = (self.prover.clone(), self.interrupt.clone());
-        move |cx, value| if interrupt.is_set() { Err(ProveError::Stopped) } else { run(&prover, cx.grant(), value) }
+        let begin =
+            |prover: &Prover, grant: &mut Grant, file: WitnessFile| Ok((read_witness(prover, grant, &file.path)?, ()));
+        let end = |prover: &Prover, openings, ()| prover.assemble(openings, Blinding::from_os());
+        self.prover.pipeline(self.ledger, self.pool, begin, end)
     }
 
     fn deliver<E: From<Rejection>>(
@@ -228,15 +202,4 @@ fn read_witness(prover: &Prover, grant: &mut Grant, path: &Path) -> Result<Witne
         }
         Ok(())
     })
-}
-
-/// An error with all its causes in one line.
-fn chain_of(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -17,7 +17,7 @@ use plimsoll_groth16::keys::ProvingKey;
 use plimsoll_groth16::r1cs::R1cs;
 
 use super::known::KnownKeys;
-use crate::budget::Budget;
+use crate::budget::{Budget, largest_stage};
 use crate::console;
 use crate::exit::{Exit, Failure};
 use crate::keys::KEY_SCRATCH;
@@ -131,7 +131,7 @@ impl Loading<'_> {
         let footprint =
             Footprint::new(&shape, self.backend, self.budget.threads).with_synthesis(Bytes(WITNESS_WINDOW as u64));
         let profile = footprint.profile();
-        let claim = profile.stages().iter().map(|stage| demand_bytes(&stage.peak)).max().unwrap_or(Bytes::ZERO);
+        let claim = largest_stage(&profile);
         let KeyPlan { resident_bytes, scratch_bytes } = zkey.plan(&shape);
         let smallest = Bytes(shape.resident_bytes() + resident_bytes) + claim.max(Bytes(scratch_bytes));
         self.require(smallest, "this circuit's key and one proof at a time")?;
@@ -196,11 +196,4 @@ impl Loading<'_> {
 
 fn internal(error: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::Internal, error)
-}
-
-fn demand_bytes(demand: &plimsoll::Demand) -> Bytes {
-    demand
-        .iter()
-        .filter_map(|(resource, amount)| matches!(resource, plimsoll::Resource::Class(_)).then_some(Bytes(amount)))
-        .sum()
 }

@@ -19,7 +19,7 @@ use plimsoll_profile::live;
 
 use crate::args::Prove;
 use crate::backend::{self, Chosen};
-use crate::budget::Budget;
+use crate::budget::{Budget, largest_stage};
 use crate::chain::{FILE_BYTES_MAX, Partitions, partition_count};
 use crate::circuit::PartitionCircuit;
 use crate::console;
@@ -40,8 +40,7 @@ mod report;
 
 use report::Report;
 
-/// How long the last bytes may take to come back when all work has ended.
-const QUIESCE: Duration = Duration::from_secs(1);
+use super::proved::still_held;
 
 /// Runs it.
 pub fn run(args: &Prove) -> Result<(), Failure> {
@@ -163,14 +162,12 @@ fn output_path(args: &Prove, input: &Input) -> Result<PathBuf, Failure> {
 fn create_trace(path: &Path, input: &Input, output: &Path) -> Result<Trace, Failure> {
     refuse_overwriting(path, input, output, "the trace")?;
     Trace::create(path)
-        .map_err(|e| Failure::new(Exit::Output, format!("{}: cannot write the trace: {e}", path.display())))
 }
 
 /// The recording's file, likewise.
 fn create_record(path: &Path, input: &Input, output: &Path) -> Result<Record, Failure> {
     refuse_overwriting(path, input, output, "the recording")?;
     Record::create(path)
-        .map_err(|e| Failure::new(Exit::Output, format!("{}: cannot write the recording: {e}", path.display())))
 }
 
 fn refuse_overwriting(path: &Path, input: &Input, output: &Path, with: &str) -> Result<(), Failure> {
@@ -213,7 +210,7 @@ impl Plan {
         let r1cs = R1cs::from_circuit(PartitionCircuit::shape()).map_err(|e| Failure::new(Exit::Internal, e))?;
         let footprint = Footprint::new(&r1cs, &*chosen.backend, budget.threads);
         let profile = footprint.profile();
-        let claim = profile.stages().iter().map(|stage| demand_bytes(&stage.peak)).max().unwrap_or(Bytes::ZERO);
+        let claim = largest_stage(&profile);
         let plan = Self {
             matrices: Bytes(r1cs.resident_bytes()),
             key: KeyFootprint::of(&r1cs, budget.threads),
@@ -243,13 +240,6 @@ impl Plan {
     pub(super) fn smallest(&self) -> Bytes {
         self.shared() + self.claim.max(self.key.making).max(self.key.reading)
     }
-}
-
-fn demand_bytes(demand: &plimsoll::Demand) -> Bytes {
-    demand
-        .iter()
-        .filter_map(|(resource, amount)| matches!(resource, plimsoll::Resource::Class(_)).then_some(Bytes(amount)))
-        .sum()
 }
 
 /// What came of it.
@@ -323,10 +313,7 @@ impl Work<'_> {
         let done = self.prove(&ledger, input, writer);
         // A last look, at what the end has left.
         drop(watch);
-        // What the last jobs held may be on its way back from another thread.
-        let _ = ledger.quiesce(QUIESCE);
-        let held = ledger.snapshot().space(Space::HOST).map_or(Bytes::ZERO, |space| space.held);
-        (done, held)
+        (done, still_held(&ledger))
     }
 
     fn prove(&self, ledger: &Ledger, input: &Input, mut writer: ProofWriter) -> Result<Done, Failure> {
@@ -350,8 +337,7 @@ impl Work<'_> {
         let partitions = partition_count(input.bytes);
         let progress = Progress::new("proving", "partitions", partitions);
         let started = Instant::now();
-        let proving =
-            Proving { prover: &prover, profile: &plan.profile, ledger, pool: &pool, interrupt: self.interrupt };
+        let proving = Proving { prover: &prover, ledger, pool: &pool, interrupt: self.interrupt };
         let reader = BufReader::with_capacity(1 << 16, &input.file);
         let run = proving
             .run(Partitions::new(reader, input.bytes), &mut writer, |done| progress.set(done))

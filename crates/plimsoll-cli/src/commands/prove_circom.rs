@@ -36,8 +36,7 @@ mod report;
 
 use report::{Outcome, Report};
 
-/// How long the last bytes may take to come back when all work has ended.
-const QUIESCE: Duration = Duration::from_secs(1);
+use super::proved::still_held;
 
 /// Runs it.
 pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
@@ -53,16 +52,8 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let budget = Budget::choose(args.memory, &machine, threads).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
     let chosen = backend::choose(args.backend.clone(), args.device_memory)?;
-    let output = |what: &str, path: &Path, e: io::Error| {
-        Failure::new(Exit::Output, format!("{}: cannot write the {what}: {e}", path.display()))
-    };
-    let trace =
-        args.trace.as_deref().map(|path| Trace::create(path).map_err(|e| output("trace", path, e))).transpose()?;
-    let record = args
-        .record
-        .as_deref()
-        .map(|path| Record::create(path).map_err(|e| output("recording", path, e)))
-        .transpose()?;
+    let trace = args.trace.as_deref().map(Trace::create).transpose()?;
+    let record = args.record.as_deref().map(Record::create).transpose()?;
 
     if let Some(folder) = &args.heap_profiles {
         heap::check(folder)?;
@@ -80,9 +71,8 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
     let work =
         Work { args, sources: &sources, budget: &budget, chosen: &chosen, ledger: &ledger, interrupt: &interrupt };
     let done = work.run(&witnesses, trace.as_ref(), record.as_ref());
-    let _ = ledger.quiesce(QUIESCE);
+    let held = still_held(&ledger);
     drop((serving, exporter));
-    let held = ledger.snapshot().space(Space::HOST).map_or(Bytes::ZERO, |space| space.held);
     trace.iter().for_each(Trace::warn_if_incomplete);
     record.iter().for_each(Record::warn_if_incomplete);
     let done = done.map_err(|failure| Failure { held: Some(held), ..failure })?;
@@ -209,13 +199,7 @@ impl Work<'_> {
             .map_err(|e| internal(&e))?
             .with_synthesis_scratch(Bytes(crate::circom::load::WITNESS_WINDOW as u64))
             .with_stop(self.interrupt.flag());
-        let batch = Batch {
-            prover: &prover,
-            profile: &loaded.profile,
-            ledger: self.ledger,
-            pool: &pool,
-            interrupt: self.interrupt,
-        };
+        let batch = Batch { prover: &prover, ledger: self.ledger, pool: &pool, interrupt: self.interrupt };
         let progress = Progress::new("proving", "proofs", witnesses.len() as u64);
         let started = Instant::now();
         let mut outcomes = Vec::new();

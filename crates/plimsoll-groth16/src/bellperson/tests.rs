@@ -1,5 +1,6 @@
 use std::io::Cursor;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bellpepper_core::ConstraintSystem;
 use plimsoll::pool::{Pool, PoolConfig};

@@ -8,6 +8,7 @@ use plimsoll::pool;
 
 use super::Checked;
 use super::error::{KeyReadError, KeyWriteError, PointFault, Section};
+use crate::backend::BASE_MODULUS;
 
 /// What is read, parsed and encoded at once.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
@@ -39,11 +40,17 @@ pub(crate) trait KeyPoint: PrimeCurveAffine + Send + Sync {
 }
 
 /// The field's modulus p, big-endian.
-pub(super) const MODULUS: [u8; 48] = [
-    0x1a, 0x01, 0x11, 0xea, 0x39, 0x7f, 0xe6, 0x9a, 0x4b, 0x1b, 0xa7, 0xb6, 0x43, 0x4b, 0xac, 0xd7, 0x64, 0x77, 0x4b,
-    0x84, 0xf3, 0x85, 0x12, 0xbf, 0x67, 0x30, 0xd2, 0xa0, 0xf6, 0xb0, 0xf6, 0x24, 0x1e, 0xab, 0xff, 0xfe, 0xb1, 0x53,
-    0xff, 0xff, 0xb9, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xaa, 0xab,
-];
+pub(super) const MODULUS: [u8; 48] = big_endian(BASE_MODULUS);
+
+const fn big_endian(limbs: [u64; 6]) -> [u8; 48] {
+    let mut bytes = [0; 48];
+    let mut at = 0;
+    while at < bytes.len() {
+        bytes[at] = limbs[5 - at / 8].to_be_bytes()[at % 8];
+        at += 1;
+    }
+    bytes
+}
 
 macro_rules! key_point {
     ($point:ty, $bytes:literal, $starts:expr) => {

@@ -1,7 +1,5 @@
 //! The commitments in G1: multi-scalar multiplications of the quotient and the assignment with the key's points.
 
-use std::sync::atomic::Ordering;
-
 use blstrs::{G1Affine, G1Projective, Scalar};
 use group::Group;
 use plimsoll::{Charged, Grant, Reservation};
@@ -66,10 +64,7 @@ impl Prover {
         scalars: &[Scalar],
         scratch: &mut Reservation,
     ) -> Result<G1Projective, ProveError> {
-        // Relaxed: the flag stands for itself.
-        if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-            return Err(ProveError::Stopped);
-        }
+        self.check_stop()?;
         if bases.is_empty() {
             return Ok(G1Projective::identity());
         }

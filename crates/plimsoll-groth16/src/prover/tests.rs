@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bellpepper_core::ConstraintSystem;
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective};
 use ff::Field;
+use plimsoll::pipeline::JobError;
 use plimsoll::pool::{Pool, PoolConfig};
 use plimsoll::{Budget, Class, Job, Reservation, Space};
 
 use super::*;
 use crate::backend::{Cpu, CurveGroup, Reference, Transform};
-use crate::footprint::{AUX, PROVERS, SCRATCH, SHELLS};
+use crate::footprint::{AUX, PROVERS, SCRATCH, SHELLS, STAGES};
 use crate::r1cs::{InputRows, Products, R1csBuilder, Side};
 use crate::setup::{ToxicWaste, generate_from};
 use crate::test_circuits::{Cubic, InputsOnly, Quirks, Random, Sha256Preimage, Squarings, TestCircuit, rng};
@@ -306,6 +307,30 @@ fn a_stopped_proof_gives_everything_back() {
     flag.store(true, Ordering::Relaxed);
     let error = prover.prove(&ledger, circuit, blinding()).expect_err("stopped");
     assert!(matches!(error, ProveError::Stopped), "{error}");
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
+fn no_stage_of_a_pipeline_begins_once_it_is_to_stop() {
+    let flag = Arc::new(AtomicBool::new(false));
+    let prover = prover(Cubic(None)).with_stop(flag.clone());
+    let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).expect("pool");
+    let ledger = tight_ledger(&prover, 1);
+    // The first job's witness sets the flag: its own next stage is not begun, nor the second job.
+    let begin = move |prover: &Prover, grant: &mut Grant, circuit: Cubic| {
+        let witness = prover.synthesise(grant, circuit)?;
+        flag.store(true, Ordering::Release);
+        Ok((witness, "beside"))
+    };
+    let end = |prover: &Prover, openings, beside| (prover.assemble(openings, blinding()), beside);
+    let pipeline = prover.pipeline(&ledger, &pool, begin, end).expect("one proof fits");
+    let jobs = [7, 8].map(|x| pipeline.submit("proof", Cubic(Some(Scalar::from(x)))).expect("taken on"));
+    let stages = jobs.map(|job| match job.wait() {
+        Err(JobError::Stage { stage, source: ProveError::Stopped, .. }) => stage,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(stages, [STAGES[1], STAGES[0]]);
+    pipeline.drain();
     assert!(ledger.snapshot().is_empty());
 }
 

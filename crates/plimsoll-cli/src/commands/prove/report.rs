@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use plimsoll::{Bytes, Class, Space};
+use plimsoll::{Bytes, Class};
 use serde::Serialize;
 
 use super::{Done, Plan};
 use crate::budget::Budget;
+use crate::commands::proved::{JsonStage, add_stage, json_stages, ledger_peak, stage_grid, warn_if_beyond};
 use crate::console::{self, Align, GOOD, Grid, Rows, WARNING};
 use crate::exit::{Exit, Failure};
 use crate::keys::Origin;
@@ -27,11 +28,7 @@ pub(super) struct Report<'a> {
 impl Report<'_> {
     /// Prints it, and warns if the process went beyond the line.
     pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
-        if let Some(peak) = self.resident_peak
-            && peak > self.budget.line.bytes
-        {
-            console::warn(format!("the process held {peak}, more than the budget; please report it"));
-        }
+        warn_if_beyond(self.budget, self.resident_peak);
         if json {
             let text = serde_json::to_string(&self.json()).map_err(|e| Failure::new(Exit::Internal, e))?;
             return console::print(text);
@@ -67,30 +64,9 @@ impl Report<'_> {
     }
 
     fn stages(&self) -> Grid {
-        let mut grid = Grid::new(&[
-            ("stage", Align::Left),
-            ("runs", Align::Right),
-            ("each", Align::Right),
-            ("together", Align::Right),
-            ("waited", Align::Right),
-        ]);
-        for stage in &self.done.run.stages {
-            grid.add([
-                stage.stage.to_owned(),
-                stage.count.to_string(),
-                milliseconds(stage.run_seconds / stage.count.max(1) as f64),
-                format!("{:.2} s", stage.run_seconds),
-                format!("{:.2} s", stage.wait_seconds),
-            ]);
-        }
+        let mut grid = stage_grid(&self.done.run.stages);
         let verify = self.done.run.verify_seconds;
-        grid.add([
-            "verify".to_owned(),
-            self.done.partitions.to_string(),
-            milliseconds(verify / self.done.partitions as f64),
-            format!("{verify:.2} s"),
-            String::new(),
-        ]);
+        add_stage(&mut grid, "verify", self.done.partitions, verify, String::new());
         grid
     }
 
@@ -110,16 +86,12 @@ impl Report<'_> {
         })
     }
 
-    fn ledger_peak(&self) -> Bytes {
-        self.done.run.ledger.space(Space::HOST).map_or(Bytes::ZERO, |space| space.peak)
-    }
-
     fn memory(&self) -> Rows {
         let Budget { line, machine, ledger, .. } = self.budget;
         let of = if *machine == line.bytes { String::new() } else { format!(" of {machine}, less a margin") };
         let mut rows = Rows::default();
         rows.add("budget", format!("{}, from {}{of}", line.bytes, line.source))
-            .add("ledger", format!("{} at most of {ledger}", self.ledger_peak()))
+            .add("ledger", format!("{} at most of {ledger}", ledger_peak(&self.done.run.ledger)))
             .add(
                 "in flight",
                 match self.done.run.in_flight_peak {
@@ -161,22 +133,13 @@ impl Report<'_> {
             seconds: self.seconds,
             proving_seconds: *proving_seconds,
             verify_seconds: run.verify_seconds,
-            stages: run
-                .stages
-                .iter()
-                .map(|s| JsonStage {
-                    stage: s.stage,
-                    runs: s.count,
-                    run_seconds: s.run_seconds,
-                    wait_seconds: s.wait_seconds,
-                })
-                .collect(),
+            stages: json_stages(&run.stages),
             memory: JsonMemory {
                 budget_bytes: self.budget.line.bytes.0,
                 source: self.budget.line.source.to_string(),
                 machine_bytes: self.budget.machine.0,
                 ledger_bytes: self.budget.ledger.0,
-                ledger_peak_bytes: self.ledger_peak().0,
+                ledger_peak_bytes: ledger_peak(&self.done.run.ledger).0,
                 resident_peak_bytes: self.resident_peak.map(|bytes| bytes.0),
                 in_flight_peak: run.in_flight_peak,
                 classes: self
@@ -190,10 +153,6 @@ impl Report<'_> {
             },
         }
     }
-}
-
-fn milliseconds(seconds: f64) -> String {
-    format!("{:.1} ms", seconds * 1e3)
 }
 
 fn percent(part: Bytes, whole: Bytes) -> f64 {
@@ -218,7 +177,7 @@ struct Json<'a> {
     seconds: f64,
     proving_seconds: f64,
     verify_seconds: f64,
-    stages: Vec<JsonStage<'a>>,
+    stages: Vec<JsonStage>,
     memory: JsonMemory<'a>,
 }
 
@@ -228,14 +187,6 @@ struct JsonKey<'a> {
     origin: &'a str,
     cached_in: Option<String>,
     seconds: f64,
-}
-
-#[derive(Serialize)]
-struct JsonStage<'a> {
-    stage: &'a str,
-    runs: u64,
-    run_seconds: f64,
-    wait_seconds: f64,
 }
 
 #[derive(Serialize)]

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use plimsoll::{Bytes, Space};
+use plimsoll::Bytes;
 use serde_json::{Value, json};
 
 use super::Done;
 use crate::backend::Chosen;
 use crate::budget::Budget;
 use crate::circom::witnesses::WitnessFile;
-use crate::console::{self, Align, GOOD, Grid, Rows};
+use crate::commands::proved::{json_stages, ledger_peak, stage_grid, warn_if_beyond};
+use crate::console::{self, GOOD, Rows};
 use crate::exit::{Exit, Failure};
 
 /// What came of one witness.
@@ -41,15 +42,11 @@ pub(super) struct Report<'a> {
 impl Report<'_> {
     /// Prints it, and warns if the process went beyond the line.
     pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
-        if let Some(peak) = self.resident_peak
-            && peak > self.budget.line.bytes
-        {
-            console::warn(format!("the process held {peak}, more than the budget; please report it"));
-        }
+        warn_if_beyond(self.budget, self.resident_peak);
         if json {
             return console::print(self.json());
         }
-        console::print(format!("{}\n\n{}", self.summary(), self.stages()))
+        console::print(format!("{}\n\n{}", self.summary(), stage_grid(&self.done.run.stages)))
     }
 
     /// Whether every witness has a proof.
@@ -77,10 +74,6 @@ impl Report<'_> {
 
     fn proved(&self) -> usize {
         self.done.outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Proved)).count()
-    }
-
-    fn ledger_peak(&self) -> Bytes {
-        self.done.run.ledger.space(Space::HOST).map_or(Bytes::ZERO, |space| space.peak)
     }
 
     fn summary(&self) -> Rows {
@@ -114,32 +107,12 @@ impl Report<'_> {
                 ),
             )
             .add("budget", format!("{}, from {}", self.budget.line.bytes, self.budget.line.source))
-            .add("ledger", format!("{} at most of {}", self.ledger_peak(), self.budget.ledger))
+            .add("ledger", format!("{} at most of {}", ledger_peak(&self.done.run.ledger), self.budget.ledger))
             .add("in flight", format!("{} at most", run.in_flight_peak));
         if let Some(peak) = self.resident_peak {
             rows.add("process", format!("{peak} at most (VmHWM)"));
         }
         rows
-    }
-
-    fn stages(&self) -> Grid {
-        let mut grid = Grid::new(&[
-            ("stage", Align::Left),
-            ("runs", Align::Right),
-            ("each", Align::Right),
-            ("together", Align::Right),
-            ("waited", Align::Right),
-        ]);
-        for stage in &self.done.run.stages {
-            grid.add([
-                stage.stage.to_owned(),
-                stage.count.to_string(),
-                format!("{:.1} ms", stage.run_seconds / stage.count.max(1) as f64 * 1e3),
-                format!("{:.2} s", stage.run_seconds),
-                format!("{:.2} s", stage.wait_seconds),
-            ]);
-        }
-        grid
     }
 
     fn json(&self) -> Value {
@@ -161,18 +134,6 @@ impl Report<'_> {
                     "message": message,
                     "constraint": constraint,
                 }),
-            })
-            .collect();
-        let stages: Vec<Value> = run
-            .stages
-            .iter()
-            .map(|s| {
-                json!({
-                    "stage": s.stage,
-                    "runs": s.count,
-                    "run_seconds": s.run_seconds,
-                    "wait_seconds": s.wait_seconds,
-                })
             })
             .collect();
         let classes: Vec<Value> = run
@@ -205,12 +166,12 @@ impl Report<'_> {
             "seconds": self.seconds,
             "proving_seconds": proving_seconds,
             "verify_seconds": run.verify_seconds,
-            "stages": stages,
+            "stages": json_stages(&run.stages),
             "memory": {
                 "budget_bytes": self.budget.line.bytes.0,
                 "source": self.budget.line.source.to_string(),
                 "ledger_bytes": self.budget.ledger.0,
-                "ledger_peak_bytes": self.ledger_peak().0,
+                "ledger_peak_bytes": ledger_peak(&self.done.run.ledger).0,
                 "resident_peak_bytes": self.resident_peak.map(|bytes| bytes.0),
                 "in_flight_peak": run.in_flight_peak,
                 "classes": classes,

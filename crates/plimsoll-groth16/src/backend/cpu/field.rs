@@ -25,8 +25,8 @@ pub trait Coordinate: Copy + Default + PartialEq + std::fmt::Debug + Send + Sync
     fn is_zero(&self) -> bool;
 }
 
-/// p, little-endian.
-const MODULUS: [u64; 6] = [
+/// p, the order of the base field, in 64-bit limbs from the lowest up.
+pub const BASE_MODULUS: [u64; 6] = [
     0xb9fe_ffff_ffff_aaab,
     0x1eab_fffe_b153_ffff,
     0x6730_d2a0_f6b0_f624,
@@ -46,6 +46,15 @@ const FP_ONE: blst_fp = blst_fp {
         0x15f6_5ec3_fa80_e493,
     ],
 };
+
+/// The element that lies in memory as these bytes, which are its Montgomery form, little-endian; `None` unless they are 48 and
+/// below p.
+pub fn base_element(bytes: &[u8]) -> Option<blst_fp> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words: &[[u8; 8]; 6] = words.try_into().ok()?;
+    let limbs = words.map(u64::from_le_bytes);
+    (rest.is_empty() && limbs.iter().rev().lt(BASE_MODULUS.iter().rev())).then_some(blst_fp { l: limbs })
+}
 
 /// `a` − `b`, and whether that is negative (and 2^384 was added).
 #[inline(always)]
@@ -78,19 +87,19 @@ impl Coordinate for blst_fp {
     #[inline(always)]
     fn add(&self, other: &Self) -> Self {
         // Below 2p, which fits.
-        let (reduced, negative) = subtract(&add_if(&self.l, &other.l, true), &MODULUS);
-        Self { l: add_if(&reduced, &MODULUS, negative) }
+        let (reduced, negative) = subtract(&add_if(&self.l, &other.l, true), &BASE_MODULUS);
+        Self { l: add_if(&reduced, &BASE_MODULUS, negative) }
     }
 
     #[inline(always)]
     fn sub(&self, other: &Self) -> Self {
         let (difference, negative) = subtract(&self.l, &other.l);
-        Self { l: add_if(&difference, &MODULUS, negative) }
+        Self { l: add_if(&difference, &BASE_MODULUS, negative) }
     }
 
     #[inline(always)]
     fn negated_if(&self, negative: bool) -> Self {
-        let (opposite, _) = subtract(&MODULUS, &self.l);
+        let (opposite, _) = subtract(&BASE_MODULUS, &self.l);
         let mask = u64::from(negative && !self.is_zero()).wrapping_neg();
         Self { l: std::array::from_fn(|i| self.l[i] ^ ((self.l[i] ^ opposite[i]) & mask)) }
     }
@@ -208,7 +217,7 @@ mod tests {
     /// Elements near the ends of the range, where carries and reductions happen, and some from the middle.
     fn elements() -> Vec<blst_fp> {
         let one = blst_fp { l: [1, 0, 0, 0, 0, 0] };
-        let largest = blst_fp { l: subtract(&MODULUS, &one.l).0 };
+        let largest = blst_fp { l: subtract(&BASE_MODULUS, &one.l).0 };
         let mut elements = vec![blst_fp::default(), one, FP_ONE, largest, FP_ONE.negated_if(true)];
         for _ in 0..8 {
             let last = elements[elements.len() - 1];

@@ -1,0 +1,76 @@
+//! What both kinds of `prove` tell about a run, and how they end one.
+
+use std::time::Duration;
+
+use plimsoll::ledger::snapshot::Snapshot;
+use plimsoll::pipeline::StageStats;
+use plimsoll::{Bytes, Ledger, Space};
+use serde::Serialize;
+
+use crate::budget::Budget;
+use crate::console::{self, Align, Grid};
+
+/// How long the last bytes may take to come back when all work has ended.
+const QUIESCE: Duration = Duration::from_secs(1);
+
+/// What the ledger holds when all work has ended: what the last jobs held may be on its way back from another thread.
+pub(super) fn still_held(ledger: &Ledger) -> Bytes {
+    let _ = ledger.quiesce(QUIESCE);
+    ledger.snapshot().space(Space::HOST).map_or(Bytes::ZERO, |space| space.held)
+}
+
+/// The most that was held.
+pub(super) fn ledger_peak(ledger: &Snapshot) -> Bytes {
+    ledger.space(Space::HOST).map_or(Bytes::ZERO, |space| space.peak)
+}
+
+/// Warns if the process went beyond the line.
+pub(super) fn warn_if_beyond(budget: &Budget, resident_peak: Option<Bytes>) {
+    if let Some(peak) = resident_peak
+        && peak > budget.line.bytes
+    {
+        console::warn(format!("the process held {peak}, more than the budget; please report it"));
+    }
+}
+
+/// A row for each stage.
+pub(super) fn stage_grid(stages: &[StageStats]) -> Grid {
+    let mut grid = Grid::new(&[
+        ("stage", Align::Left),
+        ("runs", Align::Right),
+        ("each", Align::Right),
+        ("together", Align::Right),
+        ("waited", Align::Right),
+    ]);
+    for stage in stages {
+        let waited = format!("{:.2} s", stage.wait_seconds);
+        add_stage(&mut grid, stage.stage, stage.count, stage.run_seconds, waited);
+    }
+    grid
+}
+
+/// Adds a row.
+pub(super) fn add_stage(grid: &mut Grid, name: &str, runs: u64, run_seconds: f64, waited: String) {
+    let each = format!("{:.1} ms", run_seconds / runs.max(1) as f64 * 1e3);
+    grid.add([name.to_owned(), runs.to_string(), each, format!("{run_seconds:.2} s"), waited]);
+}
+
+/// A stage as `--json` has it.
+#[derive(Serialize)]
+pub(super) struct JsonStage {
+    stage: &'static str,
+    runs: u64,
+    run_seconds: f64,
+    wait_seconds: f64,
+}
+
+/// All of them.
+pub(super) fn json_stages(stages: &[StageStats]) -> Vec<JsonStage> {
+    let stage = |s: &StageStats| JsonStage {
+        stage: s.stage,
+        runs: s.count,
+        run_seconds: s.run_seconds,
+        wait_seconds: s.wait_seconds,
+    };
+    stages.iter().map(stage).collect()
+}
