@@ -287,8 +287,10 @@ impl Worker {
                 looks += 1;
                 thread::yield_now();
             } else {
-                let anything_there = || done() || self.shared.has_fork_of(tag);
-                woken |= self.shared.idle.sleep(self.index, Want::ForksOf(tag), anything_there);
+                let helps_all = mutant!("help-other-job");
+                let want = if helps_all { Want::Anything } else { Want::ForksOf(tag) };
+                let anything_there = || done() || self.shared.has_fork_of(tag) || helps_all && self.shared.has_work();
+                woken |= self.shared.idle.sleep(self.index, want, anything_there);
                 looks = 0;
             }
         }
