@@ -4,10 +4,12 @@
 
 mod arrivals;
 mod check;
+mod classes;
 mod error;
 mod file;
 mod observed;
 mod policy;
+mod streams;
 mod values;
 
 use std::sync::Arc;
@@ -63,6 +65,14 @@ pub struct Machine {
     pub device_memory: u64,
     /// Threads that feed each device: how many jobs may be on it.
     pub lanes: u64,
+}
+
+impl Machine {
+    /// How long it takes to move so many bytes over PCIe.
+    pub fn transfer(&self, bytes: u64) -> Nanos {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.pcie.max(1));
+        Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
 }
 
 /// Something that is loaded once and shared.

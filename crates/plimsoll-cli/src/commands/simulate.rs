@@ -146,6 +146,10 @@ fn ended(outcome: &Outcome) -> String {
             outcome.proofs
         ),
         End::TooManyEvents => format!("{WARNING}given up{WARNING:#} after {} events", outcome.events),
+        End::TooLong => format!(
+            "{WARNING}given up{WARNING:#} after {}: the next event is more than a hundred years away; make stages shorter, or the machine faster",
+            outcome.time
+        ),
         End::Refused { why } => format!("{WARNING}refused{WARNING:#}: {why}"),
     }
 }
@@ -191,6 +195,7 @@ pub fn outcome_json(outcome: &Outcome) -> Value {
             End::OutOfMemory => "out-of-memory",
             End::Stuck { .. } => "stuck",
             End::TooManyEvents => "too-many-events",
+            End::TooLong => "too-long",
             End::Refused { .. } => "refused",
         },
         "seconds": outcome.time.seconds(),

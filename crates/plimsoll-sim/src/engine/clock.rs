@@ -46,6 +46,9 @@ struct Clock {
 
 const ONE: u64 = 1 << 20;
 
+/// Four thousand million times slower is as good as for ever.
+const FACTOR_MAX: u128 = 1 << 52;
+
 impl Clock {
     fn advance(&mut self, now: u64) {
         let passed = (u128::from(now - self.at) << 20) + u128::from(self.rest);
@@ -58,11 +61,12 @@ impl Clock {
     fn next(&self) -> Option<(u64, u64)> {
         let Reverse((end, sequence, _)) = self.heap.peek()?;
         if self.factor == ONE {
-            return Some((self.at + end.saturating_sub(self.work), *sequence));
+            return Some((self.at.saturating_add(end.saturating_sub(self.work)), *sequence));
         }
         let left = u128::from(end.saturating_sub(self.work)) * u128::from(self.factor);
         let left = left.saturating_sub(u128::from(self.rest)).div_ceil(u128::from(ONE));
-        Some((self.at + left as u64, *sequence))
+        let time = u64::try_from(u128::from(self.at) + left).unwrap_or(u64::MAX);
+        Some((time, *sequence))
     }
 
     fn grown(&self) -> i128 {
@@ -145,7 +149,8 @@ impl Clocks {
         let others = self.pressure.saturating_sub(1_000_000);
         for clock in &mut self.clocks[1..] {
             clock.advance(now);
-            clock.factor = ONE + (u128::from(clock.slope) * u128::from(others) / 1_000_000) as u64;
+            let slower = u128::from(clock.slope) * u128::from(others) / 1_000_000;
+            clock.factor = ONE + slower.min(FACTOR_MAX) as u64;
             clock.rest = 0;
         }
     }
@@ -154,7 +159,8 @@ impl Clocks {
     pub(super) fn grow(&mut self, clock: usize, now: u64, bytes: u64, work: u64) -> Growing {
         let at = &mut self.clocks[clock];
         at.advance(now);
-        let rate = (i128::from(bytes) << 16) / i128::from(work.max(1));
+        // What is over in less than a microsecond grows later than it does; and rate times time stays far below 2^127.
+        let rate = (i128::from(bytes) << 16) / i128::from(work.max(1 << 9));
         let growing = Growing { clock, rate, from: rate * i128::from(at.work) };
         at.growth += growing.rate;
         at.begun += growing.from;

@@ -19,6 +19,9 @@ use crate::Nanos;
 use crate::random::{Random, Times, Use};
 use crate::workload::{Arrivals, PolicyKind, Site, Workload};
 
+/// Virtual time beyond which nothing is looked at: 146 years, so that sums of times stay numbers.
+const HORIZON: u64 = 1 << 62;
+
 /// Into how many pieces a timeline cuts what grows.
 const PIECES: u64 = 8;
 
@@ -234,7 +237,7 @@ impl<'a> Core<'a> {
         let at = match (&stream.gap, stream.listed.pop_front()) {
             (_, Some(at)) => at,
             (Some(gap), None) => {
-                self.now + gap.pick(self.random.bits(u64::from(number), stream.arrivals, Use::Arrival))
+                self.now.saturating_add(gap.pick(self.random.bits(u64::from(number), stream.arrivals, Use::Arrival)))
             }
             (None, None) => return,
         };
@@ -251,6 +254,10 @@ impl<'a> Core<'a> {
                 self.end = Some(End::Stuck { waiting: self.jobs.len() as u64 });
                 break;
             };
+            if time > HORIZON {
+                self.end = Some(End::TooLong);
+                break;
+            }
             self.now = time;
             let growing = self.clocks.growing_bytes(time);
             if self.memory.look(growing) > self.limit {
@@ -417,7 +424,7 @@ impl<'a> Core<'a> {
         let job = &mut jobs[number as usize];
         let plan = &circuits[usize::from(job.circuit)].stages[usize::from(job.stage)];
         let bits = self.random.bits(u64::from(job.stream), job.serial, Use::Stage(u32::from(job.stage)));
-        let duration = (plan.time.pick_nth(bits, job.serial) + plan.transfer).max(1);
+        let duration = plan.time.pick_nth(bits, job.serial).saturating_add(plan.transfer).max(1);
         job.began = now;
         job.runs = true;
         job.duration = duration;

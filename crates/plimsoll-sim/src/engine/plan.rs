@@ -93,7 +93,7 @@ impl CircuitPlan {
                 name: stage.name,
                 on: stage.on,
                 time: stage.time.clone(),
-                transfer: (u128::from(stage.pcie) * 1_000_000_000 / u128::from(machine.pcie)) as u64,
+                transfer: machine.transfer(stage.pcie).0,
                 clock: slopes.iter().position(|known| *known == slope).map_or(0, |at| at + 1),
                 pressure: stage.bandwidth_ppm as i64,
                 failing_ppb: stage.failing_ppb,

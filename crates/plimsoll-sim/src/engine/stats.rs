@@ -16,6 +16,8 @@ pub enum End {
     },
     /// More happened than was allowed to.
     TooManyEvents,
+    /// It would take more than a hundred years.
+    TooLong,
     /// A job was refused for good.
     Refused {
         /// Why, in the ledger's words.

@@ -7,12 +7,13 @@ use plimsoll::pipeline::pacing::Pacing;
 use plimsoll::{Budget, Bytes, Class, Space};
 use toml::Spanned;
 
+use super::classes::Classes;
 use super::error::line_of;
-use super::file::{self, ArrivalsTable, CircuitTable, File, Growth, On, PacingValue, Place, PolicyTable, StageTable};
+use super::file::{self, CircuitTable, File, Growth, On, PacingValue, Place, PolicyTable, StageTable};
 use super::{
-    Arrivals, Circuit, Machine, Policy, PolicyKind, Residency, Site, Stage, Stream, Take, Workload, WorkloadError,
-    on_host,
+    Circuit, Machine, Policy, PolicyKind, Residency, Site, Stage, Take, Workload, WorkloadError, on_host, streams,
 };
+use crate::Nanos;
 use crate::names::lasting;
 use crate::policies::Return;
 use crate::random::Times;
@@ -24,27 +25,29 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn error<T>(&self, at: &Spanned<T>, fault: impl Into<String>, fix: impl Into<String>) -> WorkloadError {
+    pub(super) fn error<T>(&self, at: &Spanned<T>, fault: impl Into<String>, fix: impl Into<String>) -> WorkloadError {
         let line = Some(line_of(self.text, at.span().start));
         WorkloadError { file: self.file.into(), line, fault: fault.into(), fix: fix.into() }
     }
 }
 
-type Checked<T> = Result<T, WorkloadError>;
+pub(super) type Checked<T> = Result<T, WorkloadError>;
 
 /// Limits, so that a slip of the keyboard costs a message and not an hour.
 const WORKERS_MAX: u64 = 4096;
 const DEVICES_MAX: u64 = 64;
 const PARTS_MAX: u64 = 4096;
-const PROOFS_MAX: u64 = 1 << 32;
+pub(super) const PROOFS_MAX: u64 = 1 << 32;
 const STAGES_MAX: usize = 64;
 
 pub(super) fn check(raw: &File, source: &Source<'_>) -> Checked<Workload> {
     let machine = machine(raw, source)?;
-    let residencies = residencies(raw, source)?;
+    let mut classes = Classes::default();
+    let residencies = residencies(raw, &mut classes, source)?;
     let circuits: Vec<Circuit> =
-        raw.circuit.iter().map(|table| circuit(table, &residencies, source)).collect::<Checked<_>>()?;
+        raw.circuit.iter().map(|table| circuit(table, &residencies, &mut classes, source)).collect::<Checked<_>>()?;
     unique(raw.circuit.iter().map(|table| &table.name), "circuit", source)?;
+    needed(raw, &circuits, source)?;
     if let Some(table) = raw.circuit.first()
         && circuits.iter().any(|circuit| circuit.device_stage().is_some())
         && machine.devices == 0
@@ -52,7 +55,8 @@ pub(super) fn check(raw: &File, source: &Source<'_>) -> Checked<Workload> {
         let fault = "stages run on a device, and the machine has none";
         return Err(source.error(&table.name, fault, "set devices in [machine], or run the stages on workers"));
     }
-    let streams = streams(raw, &circuits, source)?;
+    moved(raw, &machine, source)?;
+    let streams = streams::streams(raw, &circuits, source)?;
     let workload = Workload {
         name: raw.name.clone().unwrap_or_else(|| source.file.to_owned()),
         policy: policy(raw.policy.as_ref(), &machine, source)?,
@@ -66,7 +70,7 @@ pub(super) fn check(raw: &File, source: &Source<'_>) -> Checked<Workload> {
     Ok(workload)
 }
 
-fn in_range(at: &Spanned<u64>, what: &str, least: u64, most: u64, source: &Source<'_>) -> Checked<u64> {
+pub(super) fn in_range(at: &Spanned<u64>, what: &str, least: u64, most: u64, source: &Source<'_>) -> Checked<u64> {
     let value = *at.get_ref();
     if (least..=most).contains(&value) {
         return Ok(value);
@@ -91,11 +95,18 @@ fn machine(raw: &File, source: &Source<'_>) -> Checked<Machine> {
     if let Some(at) = table.pcie.as_ref().filter(|at| at.get_ref().0 == 0) {
         return Err(source.error(at, "nothing can be moved over PCIe", "write bytes a second, for example \"28 GiB\""));
     }
+    // What is not there cannot be pinned, nor be taken by the prover's own code.
+    for (what, at) in [("pinned", &table.pinned), ("runtime", &table.runtime)] {
+        if let Some(at) = at.as_ref().filter(|at| at.get_ref().0 > memory - others) {
+            let fault = format!("{what} is {} and there are {}", at.get_ref().text(), Bytes(memory - others));
+            return Err(source.error(at, fault, "write no more than memory less others"));
+        }
+    }
     Ok(Machine {
         memory,
         others,
-        runtime: table.runtime.0,
-        pinned: table.pinned.map_or(memory, |pinned| pinned.0),
+        runtime: table.runtime.as_ref().map_or(0, |runtime| runtime.get_ref().0),
+        pinned: table.pinned.as_ref().map_or(memory, |pinned| pinned.get_ref().0),
         workers: in_range(&table.workers, "workers", 1, WORKERS_MAX, source)?,
         slowdown_ppb: table.slowdown.ppb(),
         pcie: table.pcie.as_ref().map_or(u64::MAX, |pcie| pcie.get_ref().0),
@@ -127,7 +138,7 @@ fn unique<'a>(names: impl Iterator<Item = &'a Spanned<String>>, what: &str, sour
     Ok(())
 }
 
-fn residencies(raw: &File, source: &Source<'_>) -> Checked<Vec<Residency>> {
+fn residencies(raw: &File, classes: &mut Classes, source: &Source<'_>) -> Checked<Vec<Residency>> {
     unique(raw.residency.iter().map(|table| &table.name), "residency", source).map_err(|mut error| {
         error.fault = error.fault.replace("residencys", "residencies");
         error
@@ -137,19 +148,70 @@ fn residencies(raw: &File, source: &Source<'_>) -> Checked<Vec<Residency>> {
             let fix = "put it into \"host\" or \"pinned\"; what stays on a device is not modelled";
             return Err(source.error(&table.name, "a residency cannot be in a device's memory", fix));
         }
-        let name = lasting(table.name.get_ref());
+        let class = classes.residency(&table.name, space(table.space), source)?;
         Ok(Residency {
-            name: Arc::from(name),
-            class: Class::new(name, space(table.space)),
-            bytes: table.bytes.get_ref().0,
-            load: table.load.0,
+            name: Arc::from(class.name()),
+            class,
+            bytes: some(&table.bytes, source)?,
+            load: lasts(&table.load, table.load.get_ref().0.0, "a load", source)?,
             preloaded: table.preloaded,
         })
     };
     raw.residency.iter().map(each).collect()
 }
 
-fn circuit(table: &CircuitTable, residencies: &[Residency], source: &Source<'_>) -> Checked<Circuit> {
+/// What is taken is more than nothing.
+fn some(at: &Spanned<super::values::Size>, source: &Source<'_>) -> Checked<u64> {
+    match at.get_ref().0 {
+        0 => Err(source.error(at, "it takes no bytes", "write how many, or delete the entry")),
+        bytes => Ok(bytes),
+    }
+}
+
+/// What is done takes longer than nothing.
+fn lasts<T>(at: &Spanned<T>, mean: u64, what: &str, source: &Source<'_>) -> Checked<Nanos> {
+    if mean == 0 {
+        return Err(source.error(at, format!("{what} takes no time"), "write how long, 1 ns at least, or delete it"));
+    }
+    Ok(Nanos(mean))
+}
+
+/// Each residency is somebody's need: one that is not would be left out of what is held, without a word.
+fn needed(raw: &File, circuits: &[Circuit], source: &Source<'_>) -> Checked<()> {
+    let is_needed = |at: &usize| circuits.iter().any(|circuit| circuit.needs.contains(at));
+    match (0..raw.residency.len()).find(|at| !is_needed(at)) {
+        None => Ok(()),
+        Some(at) => {
+            let name = &raw.residency[at].name;
+            let fault = format!("no circuit needs residency {:?}", name.get_ref());
+            Err(source.error(name, fault, "name it in the needs of a circuit, or delete it"))
+        }
+    }
+}
+
+/// What is moved over PCIe has a PCIe to be moved over, and arrives.
+fn moved(raw: &File, machine: &Machine, source: &Source<'_>) -> Checked<()> {
+    for at in raw.circuit.iter().flat_map(|circuit| &circuit.stage).filter_map(|stage| stage.pcie.as_ref()) {
+        let bytes = at.get_ref().0;
+        if bytes > 0 && raw.machine.pcie.is_none() {
+            let fix = "set pcie in [machine] to bytes a second, for example \"28 GiB\"";
+            return Err(source.error(at, "it is not said how fast the machine moves bytes over PCIe", fix));
+        }
+        if machine.transfer(bytes) > Nanos::MAX {
+            let fault =
+                format!("to move {} at {} a second takes more than ten years", Bytes(bytes), Bytes(machine.pcie));
+            return Err(source.error(at, fault, "write less, or a faster pcie in [machine]"));
+        }
+    }
+    Ok(())
+}
+
+fn circuit(
+    table: &CircuitTable,
+    residencies: &[Residency],
+    classes: &mut Classes,
+    source: &Source<'_>,
+) -> Checked<Circuit> {
     let need = |at: &Spanned<String>| {
         let found = residencies.iter().position(|residency| *residency.name == **at.get_ref());
         found.ok_or_else(|| {
@@ -165,19 +227,45 @@ fn circuit(table: &CircuitTable, residencies: &[Residency], source: &Source<'_>)
     unique(table.stage.iter().map(|stage| &stage.name), "stage", source)?;
     let parts = table.parts.as_ref().map_or(Ok(1), |at| in_range(at, "parts", 1, PARTS_MAX, source))?;
     let mut held = BTreeSet::new();
-    let stages: Vec<Stage> = in_order(table, source)?
-        .into_iter()
-        .map(|stage| self::stage(stage, &mut held, source))
-        .collect::<Checked<_>>()?;
-    Ok(Circuit {
+    let order = in_order(table, source)?;
+    let stages: Vec<Stage> =
+        order.iter().map(|stage| self::stage(stage, &mut held, classes, source)).collect::<Checked<_>>()?;
+    let mut needs: Vec<usize> = Vec::new();
+    for at in &table.needs {
+        let found = need(at)?;
+        if needs.contains(&found) {
+            return Err(source.error(at, format!("residency {:?} is named twice", at.get_ref()), "name it once"));
+        }
+        needs.push(found);
+    }
+    let circuit = Circuit {
         name: Arc::from(lasting(table.name.get_ref())),
         parts: parts as u32,
         priority: table.priority,
         urgent: table.urgent,
-        deadline: table.deadline.map(|deadline| deadline.0),
-        needs: table.needs.iter().map(need).collect::<Checked<_>>()?,
+        deadline: match &table.deadline {
+            None => None,
+            Some(at) => Some(lasts(at, at.get_ref().0.0, "a proof that is not late", source)?),
+        },
+        needs,
         stages,
-    })
+    };
+    stays(&circuit, &order, source)?;
+    Ok(circuit)
+}
+
+/// What is in a device's memory does not outlive the job's place on the device.
+fn stays(circuit: &Circuit, order: &[&StageTable], source: &Source<'_>) -> Checked<()> {
+    let next = circuit.stages.iter().skip(1);
+    for ((held, table), _) in circuit.holdings().iter().zip(order).zip(next).filter(|(_, next)| !next.on.is_on_device())
+    {
+        if let Some(&(class, _)) = held.keep.iter().find(|entry| entry.0.space().device_number().is_some()) {
+            let fault = format!("{:?} stays in a device's memory, and the next stage does not run there", class.name());
+            let fix = "name it in the stage's frees, or write scratch = true where it is taken";
+            return Err(source.error(&table.name, fault, fix));
+        }
+    }
+    Ok(())
 }
 
 /// The stages in the order in which they are done: each after the one that it names, or the one before it in the file.
@@ -221,10 +309,10 @@ fn in_order<'a>(table: &'a CircuitTable, source: &Source<'_>) -> Checked<Vec<&'a
     Ok(order)
 }
 
-fn stage(table: &StageTable, held: &mut BTreeSet<Class>, source: &Source<'_>) -> Checked<Stage> {
-    let mut takes = Vec::new();
+fn stage(table: &StageTable, held: &mut BTreeSet<Class>, classes: &mut Classes, source: &Source<'_>) -> Checked<Stage> {
+    let mut takes: Vec<Take> = Vec::new();
     for take in &table.takes {
-        let class = Class::new(lasting(take.class.get_ref()), space(take.space));
+        let class = classes.taken(&take.class, space(take.space), source)?;
         if take.space == Place::Device && !matches!(table.on, On::Lane | On::Device) {
             let fault = format!("{:?} is in a device's memory, and the stage does not run there", class.name());
             return Err(source.error(&take.class, fault, "run the stage on = \"lane\" or \"device\""));
@@ -236,20 +324,29 @@ fn stage(table: &StageTable, held: &mut BTreeSet<Class>, source: &Source<'_>) ->
         if !take.scratch {
             held.insert(class);
         }
-        let (bytes, grows) = (take.bytes.get_ref().0, take.grows == Growth::Linear);
+        let (bytes, grows) = (some(&take.bytes, source)?, take.grows == Growth::Linear);
+        if takes.iter().any(|other| (other.class, other.grows, other.scratch) == (class, grows, take.scratch)) {
+            let fault = format!("{:?} is taken twice in the same way", class.name());
+            return Err(source.error(&take.class, fault, "write the sum once"));
+        }
         takes.push(Take { class, bytes, grows, scratch: take.scratch });
     }
-    let free = |at: &Spanned<String>| {
-        let found = held.iter().copied().find(|class| class.name() == at.get_ref());
-        found.ok_or_else(|| {
-            let fault = format!("nothing called {:?} is held at the end of this stage", at.get_ref());
+    let mut frees: Vec<(Class, Option<u64>)> = Vec::new();
+    for at in &table.frees {
+        let name = at.get_ref();
+        if frees.iter().any(|freed| freed.0.name() == name) {
+            return Err(source.error(at, format!("{name:?} is freed twice"), "name it once"));
+        }
+        let Some(class) = held.iter().copied().find(|class| class.name() == name) else {
+            let fault = format!("nothing called {name:?} is held at the end of this stage");
             let names: Vec<_> = held.iter().map(|class| class.name()).collect();
-            source.error(at, fault, format!("name one of [{}]; scratch goes by itself", names.join(", ")))
-        })
-    };
-    let frees: Vec<Class> = table.frees.iter().map(free).collect::<Checked<_>>()?;
-    frees.iter().for_each(|class| _ = held.remove(class));
-    let frees = frees.into_iter().map(|class| (class, None)).collect();
+            let fix = format!("name one of [{}]; scratch goes by itself", names.join(", "));
+            return Err(source.error(at, fault, fix));
+        };
+        held.remove(&class);
+        frees.push((class, None));
+    }
+    lasts(&table.time, Times::new(&table.time.get_ref().0).mean(), "a stage", source)?;
     if let Some(at) = table.failing.as_ref().filter(|at| at.get_ref().0 > 0.5) {
         return Err(source.error(at, "more than half of all runs fail", "write a part from 0 to 0.5"));
     }
@@ -262,66 +359,13 @@ fn stage(table: &StageTable, held: &mut BTreeSet<Class>, source: &Source<'_>) ->
             On::Outside => Site::Outside,
         },
         at_most: table.at_most.as_ref().map(|at| in_range(at, "at_most", 1, WORKERS_MAX, source)).transpose()?,
-        time: Times::new(&table.time.0),
-        pcie: table.pcie.0,
+        time: Times::new(&table.time.get_ref().0),
+        pcie: table.pcie.as_ref().map_or(0, |at| at.get_ref().0),
         bandwidth_ppm: table.bandwidth.ppm(),
         takes,
         frees,
         failing_ppb: table.failing.as_ref().map_or(0, |at| at.get_ref().ppb()),
     })
-}
-
-fn streams(raw: &File, circuits: &[Circuit], source: &Source<'_>) -> Checked<Vec<Stream>> {
-    if raw.arrivals.is_empty() {
-        let each = |circuit| Stream { circuit, arrivals: Arrivals::Batch, proofs: 20 };
-        return Ok((0..circuits.len()).map(each).collect());
-    }
-    raw.arrivals.iter().map(|table| stream(table, circuits, source)).collect()
-}
-
-fn stream(table: &ArrivalsTable, circuits: &[Circuit], source: &Source<'_>) -> Checked<Stream> {
-    let name = &table.circuit;
-    let Some(circuit) = circuits.iter().position(|circuit| *circuit.name == **name.get_ref()) else {
-        let names: Vec<_> = circuits.iter().map(|circuit| &*circuit.name).collect();
-        let fault = format!("there is no circuit {:?}", name.get_ref());
-        return Err(source.error(name, fault, format!("name one of [{}]", names.join(", "))));
-    };
-    let ArrivalsTable { batch, closed_loop, poisson, every, at, .. } = table;
-    let positive = |at: &Spanned<super::values::Time>| match at.get_ref().0 {
-        crate::Nanos(0) => Err(source.error(at, "no time between two arrivals", "write batch = true for all at once")),
-        time => Ok(time),
-    };
-    let mut said = Vec::new();
-    if batch == &Some(true) {
-        said.push(Arrivals::Batch);
-    }
-    if let Some(at) = closed_loop {
-        said.push(Arrivals::ClosedLoop(in_range(at, "closed_loop", 1, PROOFS_MAX, source)?));
-    }
-    if let Some(at) = poisson {
-        said.push(Arrivals::Poisson(positive(at)?));
-    }
-    if let Some(at) = every {
-        said.push(Arrivals::Every(positive(at)?));
-    }
-    if let Some(times) = at {
-        let mut times: Vec<_> = times.iter().map(|time| time.0).collect();
-        times.sort_unstable();
-        said.push(Arrivals::At(times));
-    }
-    let one_way = "say it in one way: batch = true, closed_loop, poisson, every or at";
-    let arrivals = match said.len() {
-        1 => said.remove(0),
-        0 => return Err(source.error(name, "it is not said when these proofs arrive", one_way)),
-        _ => return Err(source.error(name, "it is said in several ways when these proofs arrive", one_way)),
-    };
-    let proofs = match (&table.proofs, &arrivals) {
-        (Some(at), _) => in_range(at, "proofs", 1, PROOFS_MAX, source)?,
-        (None, Arrivals::At(times)) => times.len() as u64,
-        (None, Arrivals::ClosedLoop(jobs)) => *jobs,
-        (None, _) => 20,
-    };
-    Ok(Stream { circuit, arrivals, proofs })
 }
 
 pub(super) fn policy(at: Option<&Spanned<PolicyTable>>, machine: &Machine, source: &Source<'_>) -> Checked<Policy> {
@@ -406,19 +450,29 @@ pub(super) fn policy(at: Option<&Spanned<PolicyTable>>, machine: &Machine, sourc
 fn fits(raw: &File, workload: &Workload, source: &Source<'_>) -> Checked<()> {
     let machine = &workload.machine;
     let limit = match workload.policy.kind {
-        PolicyKind::Plimsoll { budget, urgent_reserve, .. } => (budget - urgent_reserve, "the budget"),
+        PolicyKind::Plimsoll { budget, urgent_reserve: 0, .. } => (budget, "the budget"),
+        PolicyKind::Plimsoll { budget, urgent_reserve, .. } => {
+            (budget - urgent_reserve, "the budget less the urgent reserve")
+        }
         _ => (machine.memory - machine.others, "the machine's memory"),
     };
     for (circuit, table) in workload.circuits.iter().zip(&raw.circuit) {
-        let needs: u64 = circuit.needs.iter().map(|need| workload.residencies[*need].bytes).sum();
+        let resident = |pinned: bool| {
+            let needs = circuit.needs.iter().map(|need| &workload.residencies[*need]);
+            let of = needs.filter(|residency| !pinned || residency.class.space() == Space::PINNED);
+            of.fold(0u64, |sum, residency| sum.saturating_add(residency.bytes))
+        };
+        let (needs, pinned_needs) = (resident(false), resident(true));
         let lanes_needed = circuit.device_stage().is_some();
         for (stage, holdings) in circuit.stages.iter().zip(circuit.holdings()) {
             let at =
                 &table.stage.iter().find(|entry| entry.name.get_ref() == stage.name).expect("it is from there").name;
             let host = on_host(&holdings.peak).saturating_add(needs).saturating_add(machine.runtime);
-            // Urgent jobs may use the reserve as well; nobody may use more than the machine.
-            let (limit, what) =
-                if circuit.urgent { (machine.memory - machine.others, "the machine's memory") } else { limit };
+            // Urgent jobs may use the reserve as well.
+            let (limit, what) = match workload.policy.kind {
+                PolicyKind::Plimsoll { budget, .. } if circuit.urgent => (budget, "the budget"),
+                _ => limit,
+            };
             if host > limit {
                 let fault = format!(
                     "stage {:?} of {:?} needs {} with its residencies and the runtime, and {what} is {}",
@@ -428,6 +482,18 @@ fn fits(raw: &File, workload: &Workload, source: &Source<'_>) -> Checked<()> {
                     Bytes(limit)
                 );
                 return Err(source.error(at, fault, "give the machine more memory, or make the stage smaller"));
+            }
+            let of_pinned = holdings.peak.iter().filter(|entry| entry.0.space() == Space::PINNED);
+            let pinned = of_pinned.fold(pinned_needs, |sum, entry| sum.saturating_add(entry.1));
+            if pinned > machine.pinned {
+                let fault = format!(
+                    "stage {:?} of {:?} needs {} of pinned memory with its residencies, and no more than {} may be pinned",
+                    stage.name,
+                    &*circuit.name,
+                    Bytes(pinned),
+                    Bytes(machine.pinned)
+                );
+                return Err(source.error(at, fault, "set pinned in [machine], or make the stage smaller"));
             }
             let of_device = holdings.peak.iter().filter(|entry| entry.0.space().device_number().is_some());
             let device = of_device.fold(0u64, |sum, entry| sum.saturating_add(entry.1));

@@ -29,9 +29,8 @@ pub(super) struct MachineTable {
     pub(super) memory: Spanned<Size>,
     #[serde(default)]
     pub(super) others: Option<Spanned<Size>>,
-    #[serde(default)]
-    pub(super) runtime: Size,
-    pub(super) pinned: Option<Size>,
+    pub(super) runtime: Option<Spanned<Size>>,
+    pub(super) pinned: Option<Spanned<Size>>,
     pub(super) workers: Spanned<u64>,
     #[serde(default)]
     pub(super) slowdown: Ratio,
@@ -49,7 +48,7 @@ pub(super) struct ResidencyTable {
     #[serde(default)]
     pub(super) space: Place,
     pub(super) bytes: Spanned<Size>,
-    pub(super) load: Time,
+    pub(super) load: Spanned<Time>,
     #[serde(default)]
     pub(super) preloaded: bool,
 }
@@ -72,7 +71,7 @@ pub(super) struct CircuitTable {
     pub(super) priority: i32,
     #[serde(default)]
     pub(super) urgent: bool,
-    pub(super) deadline: Option<Time>,
+    pub(super) deadline: Option<Spanned<Time>>,
     #[serde(default)]
     pub(super) needs: Vec<Spanned<String>>,
     pub(super) stage: Vec<StageTable>,
@@ -96,9 +95,8 @@ pub(super) struct StageTable {
     #[serde(default)]
     pub(super) on: On,
     pub(super) at_most: Option<Spanned<u64>>,
-    pub(super) time: Spread,
-    #[serde(default)]
-    pub(super) pcie: Size,
+    pub(super) time: Spanned<Spread>,
+    pub(super) pcie: Option<Spanned<Size>>,
     #[serde(default)]
     pub(super) bandwidth: Ratio,
     #[serde(default)]
@@ -139,7 +137,7 @@ pub(super) struct ArrivalsTable {
     pub(super) closed_loop: Option<Spanned<u64>>,
     pub(super) poisson: Option<Spanned<Time>>,
     pub(super) every: Option<Spanned<Time>>,
-    pub(super) at: Option<Vec<Time>>,
+    pub(super) at: Option<Spanned<Vec<Spanned<Time>>>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -48,8 +48,8 @@ pub struct Row {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    seconds_within: f64,
-    peak_within: f64,
+    seconds_within: Spanned<f64>,
+    peak_within: Spanned<f64>,
     row: Vec<RowTable>,
 }
 
@@ -58,20 +58,15 @@ struct File {
 struct RowTable {
     name: String,
     policy: Spanned<PolicyTable>,
-    #[serde(default = "one")]
-    lanes: u64,
-    proofs: u64,
-    seconds_per_proof: Option<f64>,
+    lanes: Option<Spanned<u64>>,
+    proofs: Spanned<u64>,
+    seconds_per_proof: Option<Spanned<f64>>,
     host_peak: Option<Size>,
     #[serde(default)]
     killed: bool,
     killed_after: Option<u64>,
     queued: Option<u64>,
     unfit: Option<String>,
-}
-
-fn one() -> u64 {
-    1
 }
 
 impl Observed {
@@ -104,13 +99,22 @@ impl Observed {
             fix: "correct the row".into(),
         })?;
         let source = Source { file, text };
+        let part = |at: &Spanned<f64>| match *at.get_ref() {
+            part if (0.0..=1.0).contains(&part) => Ok(part),
+            part => Err(source.error(at, format!("{part} is no tolerance"), "write a part from 0 to 1")),
+        };
+        let tolerance = (part(&raw.seconds_within)?, part(&raw.peak_within)?);
+        let positive = |at: &Spanned<f64>| match *at.get_ref() {
+            seconds if seconds.is_finite() && seconds > 0.0 => Ok(seconds),
+            seconds => Err(source.error(at, format!("a proof took {seconds} s"), "write a number above 0")),
+        };
         let row = |row: RowTable| {
             Ok(Row {
                 policy: check::policy(Some(&row.policy), &workload.machine, &source)?,
                 name: row.name,
-                lanes: row.lanes.clamp(1, 64),
-                proofs: row.proofs.max(1),
-                seconds_per_proof: row.seconds_per_proof,
+                lanes: row.lanes.as_ref().map_or(Ok(1), |at| check::in_range(at, "lanes", 1, 64, &source))?,
+                proofs: check::in_range(&row.proofs, "proofs", 1, check::PROOFS_MAX, &source)?,
+                seconds_per_proof: row.seconds_per_proof.as_ref().map(positive).transpose()?,
                 host_peak: row.host_peak.map(|size| size.0),
                 killed: row.killed,
                 killed_after: row.killed_after,
@@ -119,7 +123,7 @@ impl Observed {
             })
         };
         let rows = raw.row.into_iter().map(row).collect::<Result<_, _>>()?;
-        Ok(Observed { tolerance: (raw.seconds_within, raw.peak_within), rows })
+        Ok(Observed { tolerance, rows })
     }
 }
 

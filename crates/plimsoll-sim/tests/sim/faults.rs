@@ -86,9 +86,99 @@ fn what_is_wrong_is_told_with_its_line() {
         ("devices = 1", "devices = 0", 13, "the machine has none"),
         ("memory = \"100 GiB\"", "memory = \"0\"", 2, "no memory"),
         ("[machine]", "[machine", 1, ""),
+        // When proofs arrive.
+        (
+            "[[arrivals]]\ncircuit = \"proof\"\npoisson = \"3 s\"\nproofs = 50\n",
+            "",
+            13,
+            "not said when proofs of \"proof\" arrive",
+        ),
+        ("poisson = \"3 s\"\nproofs = 50", "at = []", 30, "a list of no times"),
+        ("poisson = \"3 s\"\nproofs = 50", "at = [\"0 s\",\n \"5 s\",\n \"4 s\"]", 32, "4 s comes after 5 s"),
+        ("poisson = \"3 s\"", "at = [\"0 s\"]", 31, "50 proofs, and 1 times"),
+        ("poisson = \"3 s\"", "batch = false", 29, "not said when these proofs arrive"),
+        ("proofs = 50", "proofs = 0", 31, "proofs is 0"),
+        // What is said twice.
+        ("frees = [\"aux\"]", "frees = [\"aux\", \"aux\"]", 26, "\"aux\" is freed twice"),
+        ("needs = [\"srs\"]", "needs = [\"srs\", \"srs\"]", 14, "\"srs\" is named twice"),
+        (
+            "grows = \"linear\" }]",
+            "grows = \"linear\" },\n{ class = \"aux\", bytes = 1, grows = \"linear\" }]",
+            20,
+            "taken twice",
+        ),
+        ("class = \"card\"", "class = \"aux\"", 25, "in two spaces"),
+        ("class = \"card\"", "class = \"srs\"", 25, "is a residency"),
+        ("class = \"card\"", "class = \" \"", 25, "a class has no name"),
+        // What takes nothing.
+        ("\"1 s\"", "\"0 s\"", 24, "takes no time"),
+        ("\"4 s\"", "\"0 s\"", 18, "takes no time"),
+        ("load = \"5 s\"", "load = \"0 s\"", 10, "takes no time"),
+        ("\"4 GiB\"", "0", 19, "takes no bytes"),
+        ("\"10 GiB\"", "\"0 B\"", 9, "takes no bytes"),
+        ("needs = [\"srs\"]", "deadline = \"0 s\"\nneeds = [\"srs\"]", 14, "takes no time"),
+        // What is not there, or not all.
+        ("needs = [\"srs\"]", "", 8, "no circuit needs residency \"srs\""),
+        ("workers = 4", "workers = 4\nruntime = \"101 GiB\"", 4, "runtime is 101.00 GiB"),
+        ("workers = 4", "workers = 4\npinned = \"200 GiB\"", 4, "pinned is 200.00 GiB"),
+        ("bytes = \"10 GiB\"", "bytes = \"50 GiB\"\nspace = \"pinned\"\n[machine.x]", 11, "unknown field `x`"),
+        ("time = \"1 s\"", "time = \"1 s\"\npcie = \"1 GiB\"", 25, "how fast the machine moves"),
+        ("on = \"device\"", "on = \"worker\"", 25, "does not run there"),
+        (
+            ", scratch = true }]\nfrees = [\"aux\"]",
+            " }]\nfrees = [\"aux\"]\n[[circuit.stage]]\nname = \"end\"\ntime = \"1 s\"",
+            22,
+            "stays in a device's memory",
+        ),
+        // What is no number.
+        ("cv = 0.1", "cv = nan", 18, "not from 0"),
+        ("cv = 0.1", "cv = inf", 18, "not from 0"),
+        ("\"4 GiB\"", "nan", 19, ""),
+        ("workers = 4", "workers = -4", 3, ""),
+        ("workers = 4", "workers = 99999999999999999999", 3, ""),
+        ("\"3 s\"", "3", 30, "a time with its unit"),
+        ("\"3 s\"", "\"900000 h\"", 30, "more than ten years"),
     ] {
         check(from, to, line, fault);
     }
+}
+
+/// The limit of pinned memory, the urgent reserve and PCIe are the machine's too.
+#[test]
+fn what_does_not_fit_is_told_whatever_the_limit() {
+    let pinned = GOOD
+        .replace("workers = 4", "workers = 4\npinned = \"9 GiB\"")
+        .replace("bytes = \"10 GiB\"", "bytes = \"10 GiB\"\nspace = \"pinned\"");
+    let reserve = GOOD.replace("budget = \"60 GiB\"", "budget = \"60 GiB\"\nurgent_reserve = \"50 GiB\"");
+    let urgent = reserve.replace("name = \"proof\"\n", "name = \"proof\"\nurgent = true\n");
+    let slow = GOOD
+        .replace("workers = 4", "workers = 4\npcie = 1")
+        .replace("time = \"1 s\"", "time = \"1 s\"\npcie = \"1 GiB\"");
+    for (text, fault) in [
+        (&pinned, "needs 10.00 GiB of pinned memory"),
+        (&reserve, "the budget less the urgent reserve is 10.00 GiB"),
+        (
+            &urgent.replace("\"4 GiB\"", "\"51 GiB\""),
+            "needs 61.00 GiB with its residencies and the runtime, and the budget is 60.00 GiB",
+        ),
+        (&slow, "takes more than ten years"),
+    ] {
+        let error = Workload::parse("w.toml", text).expect_err(fault).to_string();
+        assert!(error.contains(fault) && error.starts_with("w.toml:"), "{error}");
+    }
+    Workload::parse("w.toml", &urgent).unwrap_or_else(|error| panic!("an urgent job may use the reserve: {error}"));
+}
+
+/// Times that are allowed one by one and more than can be counted together end a run, not the arithmetic.
+#[test]
+fn a_run_of_more_than_a_century_ends() {
+    let text = GOOD
+        .replace("\"4 s\"", "\"87000 h\"")
+        .replace("workers = 4", "workers = 4\nslowdown = 1000.0")
+        .replace("name = \"make\"", "name = \"make\"\nbandwidth = 1000.0")
+        .replace("poisson = \"3 s\"", "batch = true");
+    let workload = Workload::parse("w.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(simulate(&workload, Options::default()).end, End::TooLong);
 }
 
 /// A stage may come before the one that the file tells first.

@@ -3,6 +3,7 @@
 mod curve;
 mod determinism;
 mod faults;
+mod mutated;
 mod observed;
 mod plan;
 mod replay;
