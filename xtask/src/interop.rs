@@ -16,42 +16,57 @@ use serde_json::{Value, json};
 
 use crate::sh;
 
-/// The largest circuit's domain: SHA-256 of one block. snarkjs would need minutes for a ceremony of this size, so the powers come
-/// from `plimsoll setup powers`; the smallest circuit goes through a ceremony of snarkjs's own.
-const POWER: u32 = 15;
-/// The smallest circuit's domain: two Poseidon inputs.
+/// The domain of the circuit whose key comes from a ceremony of snarkjs's own. It takes snarkjs a minute at this size, and twice
+/// that for each step up; the powers of the others come from `plimsoll setup powers`.
 const CEREMONY_POWER: u32 = 10;
 
 /// A circuit and the inputs of its witnesses.
 struct Circuit {
     name: &'static str,
-    /// Whether its key comes from a ceremony of snarkjs's, from beginning to end.
-    ceremony: bool,
+    /// Its domain, as a power of two, with room for what snarkjs adds.
+    power: u32,
     inputs: fn(u64) -> Value,
 }
 
 const CIRCUITS: [Circuit; 3] = [
-    Circuit { name: "poseidon", ceremony: true, inputs: |seed| json!({"in": [seed.to_string(), "2"]}) },
-    Circuit { name: "merkle", ceremony: false, inputs: merkle },
-    Circuit { name: "sha256", ceremony: false, inputs: |seed| json!({"in": bits(&message(seed))}) },
+    Circuit { name: "poseidon", power: CEREMONY_POWER, inputs: |seed| json!({"in": [seed.to_string(), "2"]}) },
+    Circuit { name: "merkle", power: 14, inputs: merkle },
+    // One block.
+    Circuit { name: "sha256", power: 15, inputs: |seed| json!({"in": bits(&message(seed))}) },
 ];
+
+/// Arguments of the task.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only what fits into integration: Poseidon and a Merkle proof, with powers that need no ceremony.
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
 
 /// Witnesses that are proved in one batch.
 const WITNESSES: u64 = 2;
 
-/// Runs all of it.
-pub(crate) fn run() -> Result<()> {
+/// Each circuit, to and fro.
+pub(crate) fn run(args: &Args) -> Result<()> {
     let peers = Peers::install()?;
     let plimsoll = build()?;
     peers.refuses_other_curve(&plimsoll)?;
-    let started = Instant::now();
-    peers.powers(&plimsoll)?;
-    eprintln!("powers of tau: {:.0} s", started.elapsed().as_secs_f64());
-    for circuit in &CIRCUITS {
-        let started = Instant::now();
-        peers.check(circuit, &plimsoll).with_context(|| format!("circuit `{}`", circuit.name))?;
-        println!("{}: both sides accept each other's proofs, {:.0} s", circuit.name, started.elapsed().as_secs_f64());
+    if !args.quick {
+        timed("a ceremony of snarkjs's", || peers.ceremony())?;
     }
+    for circuit in CIRCUITS.iter().filter(|circuit| !args.quick || circuit.name != "sha256") {
+        let by_ceremony = circuit.power == CEREMONY_POWER && !args.quick;
+        let what = format!("{}: both sides accept each other's proofs", circuit.name);
+        timed(&what, || peers.check(circuit, by_ceremony, &plimsoll))
+            .with_context(|| format!("circuit `{}`", circuit.name))?;
+    }
+    Ok(())
+}
+
+fn timed(what: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
+    let started = Instant::now();
+    run()?;
+    println!("{what}, {:.0} s", started.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -99,6 +114,17 @@ impl Peers {
         self.node("node_modules/snarkjs/build/cli.cjs", &args.split_whitespace().collect::<Vec<_>>())
     }
 
+    /// snarkjs ends well also where it has made nothing.
+    fn snarkjs_makes(&self, file: &str, args: &str) -> Result<()> {
+        let _ = fs::remove_file(self.folder.join(file));
+        let mut command = self.snarkjs(args);
+        eprintln!("$ {command:?}");
+        let output = command.stdout(Stdio::piped()).output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success() && self.folder.join(file).exists(), "snarkjs has not made {file}: {said}");
+        Ok(())
+    }
+
     fn circom(&self, name: &str, prime: &str, out: &str) -> Result<()> {
         fs::create_dir_all(self.folder.join(out))?;
         let args = format!("{name}.circom --r1cs --wasm --sym --prime {prime} -o {out} -l node_modules");
@@ -115,28 +141,32 @@ impl Peers {
         Ok(())
     }
 
-    /// Powers of tau, whose secrets are known or can be read here: for tests.
-    fn powers(&self, plimsoll: &Path) -> Result<()> {
-        if !self.folder.join("ceremony.ptau").exists() {
-            sh::run(&mut self.snarkjs(&format!("powersoftau new bls12-381 {CEREMONY_POWER} new.ptau")))?;
-            sh::run(&mut self.snarkjs("powersoftau contribute new.ptau contributed.ptau --name=test -e=test"))?;
-            sh::run(&mut self.snarkjs("powersoftau prepare phase2 contributed.ptau prepared.ptau"))?;
-            // Its name says that it is whole.
-            fs::rename(self.folder.join("prepared.ptau"), self.folder.join("ceremony.ptau"))?;
+    /// Powers of tau by snarkjs from beginning to end.
+    fn ceremony(&self) -> Result<()> {
+        if self.folder.join("ceremony.ptau").exists() {
+            return Ok(());
         }
-        let mut powers = Command::new(plimsoll);
-        powers.args(["setup", "powers", "--power", &POWER.to_string(), "--output", "dev.ptau"]);
-        sh::run(powers.current_dir(&self.folder).stdout(Stdio::null()))
+        self.snarkjs_makes("new.ptau", &format!("powersoftau new bls12-381 {CEREMONY_POWER} new.ptau"))?;
+        self.snarkjs_makes("contributed.ptau", "powersoftau contribute new.ptau contributed.ptau --name=test -e=test")?;
+        self.snarkjs_makes("prepared.ptau", "powersoftau prepare phase2 contributed.ptau prepared.ptau")?;
+        // Its name says that it is whole.
+        Ok(fs::rename(self.folder.join("prepared.ptau"), self.folder.join("ceremony.ptau"))?)
     }
 
-    fn check(&self, circuit: &Circuit, plimsoll: &Path) -> Result<()> {
+    fn check(&self, circuit: &Circuit, by_ceremony: bool, plimsoll: &Path) -> Result<()> {
         let name = circuit.name;
+        let key = format!("{name}.zkey");
         self.circom(name, "bls12381", ".")?;
-        if circuit.ceremony {
-            sh::run(&mut self.snarkjs(&format!("groth16 setup {name}.r1cs ceremony.ptau {name}.0.zkey")))?;
-            sh::run(&mut self.snarkjs(&format!("zkey contribute {name}.0.zkey {name}.zkey --name=test -e=test")))?;
+        if by_ceremony {
+            let first = format!("{name}.0.zkey");
+            self.snarkjs_makes(&first, &format!("groth16 setup {name}.r1cs ceremony.ptau {first}"))?;
+            self.snarkjs_makes(&key, &format!("zkey contribute {first} {key} --name=test -e=test"))?;
         } else {
-            sh::run(&mut self.snarkjs(&format!("groth16 setup {name}.r1cs dev.ptau {name}.zkey")))?;
+            // Powers whose secret this program has drawn: for tests.
+            let mut powers = Command::new(plimsoll);
+            powers.args(["setup", "powers", "--power", &circuit.power.to_string(), "--output", "dev.ptau"]);
+            sh::run(powers.current_dir(&self.folder).stdout(Stdio::null()))?;
+            self.snarkjs_makes(&key, &format!("groth16 setup {name}.r1cs dev.ptau {key}"))?;
         }
         sh::run(&mut self.snarkjs(&format!("zkey export verificationkey {name}.zkey {name}.vkey.json")))?;
         let mut files = Vec::new();

@@ -59,7 +59,7 @@ enum Task {
     /// Conformance and figures on the ICICLE that is installed.
     Icicle(icicle::Args),
     /// circom and snarkjs against ours: each side verifies what the other proves (needs node and npm).
-    Interop,
+    Interop(interop::Args),
     /// Builds each mutant and checks that the suite catches it.
     Mutants(mutants::Args),
     /// The dashboard and the alert rules: documented names, and what promtool says.
@@ -110,7 +110,7 @@ fn run() -> Result<()> {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Gpu => gpu::run(),
         Task::Icicle(args) => icicle::run(&args),
-        Task::Interop => interop::run(),
+        Task::Interop(args) => interop::run(&args),
         Task::Mutants(args) => mutants::run(&args),
         Task::Metrics => metrics::run(),
         Task::Miri => miri::run(),

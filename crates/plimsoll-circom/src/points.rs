@@ -3,7 +3,7 @@
 //! That is how they lie in memory here, too, so that reading a point is a comparison with the modulus, and not a
 //! multiplication.
 
-use blst::{blst_fp, blst_fp2};
+use blst::blst_fp2;
 use blstrs::{G1Affine, G2Affine};
 use group::prime::PrimeCurveAffine;
 use plimsoll_groth16::backend::base_element;
@@ -31,7 +31,7 @@ pub(crate) trait FilePoint: PrimeCurveAffine + Send + Sync {
 }
 
 #[cfg(any(test, feature = "insecure-setup"))]
-fn write(coordinate: blst_fp, out: &mut Vec<u8>) {
+fn write(coordinate: blst::blst_fp, out: &mut Vec<u8>) {
     for limb in coordinate.l {
         out.extend_from_slice(&limb.to_le_bytes());
     }
