@@ -1,7 +1,7 @@
 //! Any bytes as a key of snarkjs's: `cargo xtask fuzz --target zkey`.
 #![no_main]
 
-#[path = "../../crates/plimsoll-circom/tests/readers/mod.rs"]
+#[path = "../../crates/plimsoll-circom/tests/hostile/readers.rs"]
 #[allow(dead_code, reason = "the other targets call the others")]
 mod readers;
 

@@ -1,5 +1,5 @@
 //! What every reader of files has to bear, for any bytes: it neither panics nor takes more than the file's size. Called by the
-//! targets of libFuzzer (`fuzz/`) and by `hostile.rs`.
+//! targets of libFuzzer (`fuzz/`) and by `main.rs`.
 
 use blstrs::Scalar;
 use plimsoll_circom::{ReadError, json, map::InMemory, ptau::PtauFile, r1cs::R1csFile, sym, wtns::WtnsFile, zkey};
