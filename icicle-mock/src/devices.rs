@@ -72,6 +72,11 @@ impl State {
         self.devices.get(mock + 1).map_or(0, |device| device.peak)
     }
 
+    /// Of the processor.
+    pub(crate) fn host_peak(&self) -> u64 {
+        self.devices[0].peak
+    }
+
     pub(crate) fn threads(&self) -> usize {
         self.threads.len()
     }

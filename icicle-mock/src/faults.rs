@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `violations` | how often it was used in a way that ICICLE does not survive, or computes wrongly with |
 //! | `used`, `peak` | bytes of device 0, `used:N` of another |
+//! | `host_peak` | the same of the processor |
 //! | `replanned` | how often a multiplication found too little free to do as it was told |
 //! | `calls:NAME` | how often a function was called |
 //! | `switched` | how often memory was freed on a thread that was on another device, which it then no longer is |
@@ -94,6 +95,7 @@ pub unsafe extern "C" fn icicle_mock_get(key: *const c_char) -> i64 {
             "secrets" => state.knobs.secrets,
             "used" => state.used(0) as i64,
             "peak" => state.peak(0) as i64,
+            "host_peak" => state.host_peak() as i64,
             "threads" => state.threads() as i64,
             "allocations" => state.allocations() as i64,
             _ => -1,

@@ -58,7 +58,8 @@ fn place_of(device: &Device) -> Result<Place, bool> {
     // SAFETY: 64 bytes, of which the last is a zero.
     let kind = unsafe { CStr::from_ptr(device.kind.as_ptr()) }.to_bytes();
     match (kind, usize::try_from(device.id)) {
-        (b"CPU", Ok(_)) => Ok(0),
+        (b"CPU", Ok(0)) => Ok(0),
+        (b"CPU", _) => Err(true),
         (b"MOCK", Ok(id)) if id < state().device_count() => Ok(id + 1),
         (b"MOCK", _) => Err(true),
         _ => Err(false),
@@ -119,7 +120,7 @@ pub unsafe extern "C-unwind" fn icicle_get_device_count(count: *mut c_int) -> Co
 pub unsafe extern "C-unwind" fn icicle_get_registered_devices(out: *mut c_char, len: usize) -> Code {
     let text = b"CPU,MOCK\0";
     if len < text.len() {
-        return 11;
+        return 2;
     }
     // SAFETY: so many bytes of the caller's.
     unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), out, text.len()) };
@@ -296,12 +297,13 @@ pub unsafe extern "C-unwind" fn icicle_memset_async(
 /// What an extension says.
 pub struct Extension {
     chunks: c_int,
+    threads: c_int,
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn create_config_extension() -> *mut c_void {
     *state().knobs.calls.entry("extensions".to_owned()).or_default() += 1;
-    Box::into_raw(Box::new(Extension { chunks: 0 })).cast()
+    Box::into_raw(Box::new(Extension { chunks: 0, threads: 0 })).cast()
 }
 
 #[unsafe(no_mangle)]
@@ -315,8 +317,11 @@ pub unsafe extern "C-unwind" fn destroy_config_extension(extension: *mut c_void)
 pub unsafe extern "C-unwind" fn config_extension_set_int(extension: *mut c_void, key: *const c_char, value: c_int) {
     // SAFETY: made above; a text that ends with a zero.
     unsafe {
-        if CStr::from_ptr(key) == c"nof_chunks" {
-            (*extension.cast::<Extension>()).chunks = value;
+        let extension = &mut *extension.cast::<Extension>();
+        match CStr::from_ptr(key).to_bytes() {
+            b"nof_chunks" => extension.chunks = value,
+            b"n_threads" => extension.threads = value,
+            _ => {}
         }
     }
 }
@@ -349,6 +354,24 @@ fn msm_bytes<G: Group2>(n: u64, c: u32) -> (u64, u64) {
     (scratch, 28 * n * windows + 4 * buckets + n * (32 + G::AFFINE as u64))
 }
 
+/// What the processor allocates for a multiplication, as its sources say: each thread its own buckets and a bit for each, and two
+/// points for each run of them.
+fn host_msm_bytes<G: Group2>(c: u32, threads: u64) -> u64 {
+    let (windows, point) = (255_u64.div_ceil(u64::from(c)), G::PROJECTIVE as u64);
+    let half = 1_u64 << (c - 1);
+    let buckets = (windows - 1) * half + (1 << (255 - (windows - 1) * u64::from(c)));
+    let run =
+        (buckets / threads).checked_ilog2().and_then(|log| log.checked_sub(4)).map_or(half, |log| half.min(1 << log));
+    threads * (buckets * point + buckets.div_ceil(8)) + buckets.div_ceil(run) * 2 * point
+}
+
+/// The processor's roots: a list, and a hash table with each of them as a key.
+const HOST_ROOT: u64 = 32 + 64 + 8;
+
+fn domain_bytes(place: Place, log_size: u32) -> u64 {
+    if place > 0 { 32 * ((1 << log_size) + 1) } else { HOST_ROOT << log_size }
+}
+
 fn msm<G: Group2>(
     scalars: *const c_void,
     points: *const c_void,
@@ -372,11 +395,21 @@ fn msm<G: Group2>(
     let (count, c) = (n as usize, if config.c > 0 { config.c as u32 } else { 10 });
     let (scratch, estimate) = msm_bytes::<G>(count as u64, c);
     let copies = u64::from(config.scalars_montgomery) * 32 * count as u64;
-    let scratch = scratch * state().knobs.get("scratch", 1000) as u64 / 1000 + copies;
-    if place > 0 {
+    let scratch = if place > 0 {
+        scratch * state().knobs.get("scratch", 1000) as u64 / 1000 + copies
+    } else {
+        // SAFETY: made by `create_config_extension`, and kept by the caller until it is over.
+        let told = unsafe { config.ext.cast::<Extension>().as_ref() }.map_or(0, |extension| extension.threads);
+        let threads = u64::try_from(told).ok().filter(|threads| *threads > 0);
+        host_msm_bytes::<G>(
+            c,
+            threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from) as u64),
+        )
+    };
+    {
         let mut state = state();
         let inputs = count as u64 * (32 + G::AFFINE as u64);
-        if (state.free_bytes(place) + inputs) * 7 < estimate * 10 {
+        if place > 0 && (state.free_bytes(place) + inputs) * 7 < estimate * 10 {
             state.knobs.replanned += 1;
         }
         if state.take(place, scratch).is_err() {
@@ -396,9 +429,7 @@ fn msm<G: Group2>(
     let (scalars, points, out) = (scalars as usize, points as usize, out as usize);
     let work = move || {
         let mut state = state();
-        if place > 0 {
-            state.give_back(place, scratch);
-        }
+        state.give_back(place, scratch);
         let Some(bytes) = state.bytes(place, scalars, 32 * count) else { return 3 };
         let read = if config.scalars_montgomery { montgomery } else { standard };
         let Some(values) = bytes.chunks_exact(32).map(read).collect::<Option<Vec<Scalar>>>() else {
@@ -563,19 +594,27 @@ element_wise! {
     bls12_381_scalar_mul_vec, true, |a, b| a * b;
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bls12_381_vector_sum() -> Code {
-    violation(10)
+/// Functions that tell releases apart. Nobody calls them.
+macro_rules! marks {
+    ($($name:ident)+) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name() -> Code {
+            violation(10)
+        }
+    )+};
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bls12_381_sumcheck_create() -> Code {
-    violation(10)
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bls12_381_fri_merkle_tree_prove() -> Code {
-    violation(10)
+marks! {
+    bls12_381_vector_sum
+    bls12_381_ecadd
+    bls12_381_execute_program
+    icicle_set_default_device
+    bls12_381_create_predefined_returning_value_program
+    bls12_381_generate_program
+    bls12_381_vector_inv
+    bls12_381_is_on_curve
+    bls12_381_g2_is_on_curve
+    bls12_381_projective_eq
 }
 
 /// The fields of `NTTConfig`.
@@ -608,7 +647,7 @@ pub unsafe extern "C-unwind" fn bls12_381_ntt_init_domain(root: *const c_void, _
         state.knobs.violations += 1;
         return 0;
     }
-    if place > 0 && state.take(place, 32 * ((1 << log_size) + 1)).is_err() {
+    if state.take(place, domain_bytes(place, log_size)).is_err() {
         return 4;
     }
     state.set_domain(place, Some((log_size, root)));
@@ -620,9 +659,7 @@ pub unsafe extern "C-unwind" fn bls12_381_ntt_release_domain() -> Code {
     let place = begin!("release_domain");
     let mut state = state();
     let Some((log_size, _)) = state.domain(place) else { return 11 };
-    if place > 0 {
-        state.give_back(place, 32 * ((1 << log_size) + 1));
-    }
+    state.give_back(place, domain_bytes(place, log_size));
     state.set_domain(place, None);
     0
 }

@@ -133,6 +133,12 @@ pub enum Command {
     /// Look at this machine, and say whether proving would work on it
     #[command(after_help = footer(DOCTOR_EXAMPLES))]
     Doctor(Doctor),
+    /// Open a device of ICICLE's, and end: `prove` has this done first, lest it be ended itself
+    #[command(hide = true)]
+    IcicleProbe {
+        /// The device
+        device: Option<DeviceName>,
+    },
 }
 
 /// `plimsoll prove`.
@@ -177,7 +183,7 @@ pub struct Prove {
     /// How much of a device's memory to take, such as 8GiB
     ///
     /// By default seven eighths of what is free on it. The same proofs are made with less, more slowly. ICICLE's device CPU has
-    /// the machine's own memory, of which this is a part; 512MiB by default.
+    /// the machine's own memory: what it is given, 512MiB by default, is a part of --memory.
     #[arg(long, value_name = "SIZE")]
     pub device_memory: Option<Bytes>,
 

@@ -20,6 +20,8 @@ pub struct Chosen {
     pub backend: Arc<dyn Backend>,
     /// Why, or what it runs on: for the report.
     pub why: String,
+    /// What it has of the host's memory, under a ledger of its own: to be taken off the line.
+    pub host_memory: Bytes,
 }
 
 /// Finds what was asked for. `memory` is how much of a device's memory is taken; otherwise seven eighths of what is free.
@@ -28,7 +30,7 @@ pub struct Chosen {
 ///
 /// If it was named and is not to be had.
 pub fn choose(choice: BackendChoice, memory: Option<Bytes>) -> Result<Chosen, Failure> {
-    let cpu = |why: String| Chosen { backend: Arc::new(Cpu::new()), why };
+    let cpu = |why: String| Chosen { backend: Arc::new(Cpu::new()), why, host_memory: Bytes::ZERO };
     match choice {
         BackendChoice::Cpu => Ok(cpu("asked for".to_owned())),
         BackendChoice::Cuda => cuda(memory).map_err(|why| unavailable("cuda", &why)),
@@ -54,7 +56,7 @@ pub fn icicle_devices() -> Result<String, String> {
     let from = library.folder().map_or_else(|| "the system's loader".to_owned(), |folder| folder.display().to_string());
     let shield = if plimsoll_icicle::IS_SHIELDED { "" } else { ", unshielded from C++ exceptions" };
     let devices = library.registered().unwrap_or_else(|| "devices that it does not name".to_owned());
-    Ok(format!("{devices}, from {from}, {}{shield}", library.version()))
+    Ok(format!("{devices}, from ICICLE {} in {from}{shield}", library.version()))
 }
 
 /// Of the machine's memory, where the device is the processor and nothing was said.
@@ -62,12 +64,41 @@ const ICICLE_CPU_BYTES: Bytes = Bytes(512 << 20);
 
 fn icicle(name: Option<&DeviceName>, memory: Option<Bytes>) -> Result<Chosen, String> {
     let open = || {
+        Library::locate(None)?;
+        survives(name)?;
         let device = Device::open(name, &Options::default())?;
         let why = device.describe();
-        let memory = memory.or_else(|| (device.name().kind() == "CPU").then_some(ICICLE_CPU_BYTES));
-        Ok::<_, OpenError>(Chosen { backend: Arc::new(device.alone(memory)?), why })
+        let is_host = device.name().is_host();
+        let memory = memory.or(is_host.then_some(ICICLE_CPU_BYTES));
+        let host_memory = memory.filter(|_| is_host).unwrap_or(Bytes::ZERO);
+        Ok::<_, OpenError>(Chosen { backend: Arc::new(device.alone(memory)?), why, host_memory })
     };
     open().map_err(|error| error.to_string())
+}
+
+/// Opens the device in a process of its own, which ends in this one's place if ICICLE's layouts are not those that are known.
+fn survives(name: Option<&DeviceName>) -> Result<(), OpenError> {
+    // In unit tests this program is another one.
+    if cfg!(test) {
+        return Ok(());
+    }
+    let Ok(program) = std::env::current_exe() else { return Ok(()) };
+    let text = name.map_or_else(|| "the first device".to_owned(), DeviceName::to_string);
+    let mut child = std::process::Command::new(program);
+    child.arg("icicle-probe").args(name.map(DeviceName::to_string));
+    plimsoll_icicle::probe::survives(&text, &mut child)
+}
+
+/// What that process does.
+///
+/// # Errors
+///
+/// If there is no such device.
+pub fn try_icicle(name: Option<&DeviceName>) -> Result<(), Failure> {
+    match Device::open(name, &Options::default()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(unavailable("icicle", &error.to_string())),
+    }
 }
 
 #[cfg(feature = "cuda")]
@@ -95,7 +126,8 @@ fn cuda(memory: Option<Bytes>) -> Result<Chosen, String> {
     };
     let (driver, name, bytes) = open().map_err(|error| error.to_string())?;
     let backend = plimsoll_cuda::Cuda::alone(driver).map_err(|error| error.to_string())?;
-    Ok(Chosen { backend: Arc::new(backend), why: format!("{name}, {} of its memory", Bytes(bytes)) })
+    let why = format!("{name}, {} of its memory", Bytes(bytes));
+    Ok(Chosen { backend: Arc::new(backend), why, host_memory: Bytes::ZERO })
 }
 
 #[cfg(not(feature = "cuda"))]

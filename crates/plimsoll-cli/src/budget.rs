@@ -41,6 +41,8 @@ pub struct Budget {
     pub machine: Bytes,
     /// Threads that compute.
     pub threads: usize,
+    /// What of the line a device has that computes in host memory.
+    pub device: Bytes,
     /// What the ledger may give out.
     pub ledger: Bytes,
 }
@@ -88,17 +90,23 @@ impl Budget {
             }
         };
         let ledger = line.bytes.saturating_sub(overhead(line.bytes, threads));
-        Ok(Self { line, machine, threads, ledger })
+        Ok(Self { line, machine, threads, device: Bytes::ZERO, ledger })
     }
 
-    /// What of the line is not the ledger's.
+    /// Takes off the ledger's part what a device has of the same memory, under a ledger of its own.
+    #[must_use]
+    pub fn beside(self, device: Bytes) -> Self {
+        Self { device, ledger: self.ledger.saturating_sub(device), ..self }
+    }
+
+    /// What of the line is neither the ledger's nor a device's.
     pub fn overhead(&self) -> Bytes {
         overhead(self.line.bytes, self.threads)
     }
 
     /// The lowest line, in whole MiB, that leaves `need` to the ledger.
     pub fn smallest_line(&self, need: Bytes) -> Bytes {
-        smallest_line(need, self.threads)
+        smallest_line(need + self.device, self.threads)
     }
 
     /// Refuses a line under which `need` does not fit.
@@ -106,7 +114,7 @@ impl Budget {
         if need <= self.ledger {
             return Ok(());
         }
-        Err(BudgetError::TooSmall { line: self.line.clone(), needed: smallest_line(need, self.threads), what })
+        Err(BudgetError::TooSmall { line: self.line.clone(), needed: self.smallest_line(need), what })
     }
 }
 
@@ -132,6 +140,19 @@ mod tests {
 
     fn asked(line: Bytes, threads: usize) -> Budget {
         Budget::choose(Some(line), &Machine::at("/nowhere"), threads).unwrap()
+    }
+
+    #[test]
+    fn a_device_in_host_memory_has_its_part_of_the_line() {
+        let alone = asked(Bytes(1 << 30), 2);
+        let beside = alone.clone().beside(Bytes(256 << 20));
+        assert_eq!(alone.ledger - beside.ledger, Bytes(256 << 20));
+        let need = Bytes(300 << 20);
+        let line = beside.smallest_line(need);
+        assert!(line > alone.smallest_line(need));
+        assert!(asked(line, 2).beside(Bytes(256 << 20)).require(need, "work").is_ok());
+        assert!(asked(line - STEP, 2).beside(Bytes(256 << 20)).require(need, "work").is_err());
+        assert_eq!(asked(Bytes(1 << 20), 2).beside(Bytes::GIB).ledger, Bytes::ZERO);
     }
 
     #[test]

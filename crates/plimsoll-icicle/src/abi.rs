@@ -87,6 +87,7 @@ pub(crate) struct MsmConfig {
     pub(crate) points_montgomery: bool,
     pub(crate) results_on_device: bool,
     pub(crate) is_async: bool,
+    pub(crate) zeros: [u8; 1],
     pub(crate) ext: *mut c_void,
 }
 
@@ -98,10 +99,12 @@ pub(crate) struct NttConfig {
     pub(crate) coset_gen: [u8; 32],
     pub(crate) batch_size: c_int,
     pub(crate) columns_batch: bool,
+    pub(crate) zeros: [u8; 3],
     pub(crate) ordering: c_int,
     pub(crate) inputs_on_device: bool,
     pub(crate) outputs_on_device: bool,
     pub(crate) is_async: bool,
+    pub(crate) more_zeros: [u8; 1],
     pub(crate) ext: *mut c_void,
 }
 
@@ -116,6 +119,7 @@ pub(crate) struct VecOpsConfig {
     pub(crate) is_async: bool,
     pub(crate) batch_size: c_int,
     pub(crate) columns_batch: bool,
+    pub(crate) zeros: [u8; 7],
     pub(crate) ext: *mut c_void,
 }
 
@@ -125,10 +129,12 @@ pub(crate) struct VecOpsConfig {
 pub(crate) struct NttInitDomainConfig {
     pub(crate) stream: *mut c_void,
     pub(crate) is_async: bool,
+    pub(crate) zeros: [u8; 7],
     pub(crate) ext: *mut c_void,
 }
 
-/// A configuration with zeros behind it, so that a version with more fields reads defaults there and not what lies beside it.
+/// A configuration with zeros behind it, so that a version with more fields reads defaults there and not what lies beside it. Gaps
+/// between the fields are fields of zeros for the same reason: another version may have something there, a pointer even.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Padded<C> {

@@ -19,6 +19,7 @@ pub(crate) struct Account {
     calls: AtomicU64,
     undersized: AtomicU64,
     undersized_bytes_peak: AtomicU64,
+    overdrawn_peak: AtomicU64,
     squeezed: AtomicU64,
     out_of_memory: AtomicU64,
     leaked: AtomicU64,
@@ -36,6 +37,8 @@ pub struct Learned {
     pub undersized: u64,
     /// By how much at the most.
     pub undersized_bytes_peak: u64,
+    /// Of that, what the ledger had no room to book while the call ran, at the most: the device was over its budget by so much.
+    pub overdrawn_bytes_peak: u64,
     /// How often less was free than a call needs to keep to its plan, because somebody else uses the device.
     pub squeezed: u64,
     /// How often the device was out of memory.
@@ -55,6 +58,7 @@ impl Account {
             calls: zero(),
             undersized: zero(),
             undersized_bytes_peak: zero(),
+            overdrawn_peak: zero(),
             squeezed: zero(),
             out_of_memory: zero(),
             leaked: zero(),
@@ -96,6 +100,11 @@ impl Account {
         self.of(group).fetch_max(corrected.min(CORRECTION_MAX), Ordering::Relaxed);
     }
 
+    /// So much was allocated beyond a prediction, and could not be booked.
+    pub(crate) fn overdrawn(&self, bytes: u64) {
+        self.overdrawn_peak.fetch_max(bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn squeezed(&self) {
         self.squeezed.fetch_add(1, Ordering::Relaxed);
     }
@@ -110,6 +119,7 @@ impl Account {
             calls: get(&self.calls),
             undersized: get(&self.undersized),
             undersized_bytes_peak: get(&self.undersized_bytes_peak),
+            overdrawn_bytes_peak: get(&self.overdrawn_peak),
             squeezed: get(&self.squeezed),
             out_of_memory: get(&self.out_of_memory),
             leaked_bytes: get(&self.leaked),

@@ -85,6 +85,17 @@ pub enum OpenError {
         /// The device.
         device: String,
     },
+    /// A child process that opened it first was ended by a signal.
+    #[error(
+        "opening {device} has ended the process that tried it out (signal {signal}); this ICICLE has other layouts than v3.1 to \
+         v4.0, or its backend is broken"
+    )]
+    Crashed {
+        /// The device.
+        device: String,
+        /// The signal's number.
+        signal: i32,
+    },
     /// It computes wrong results.
     #[error("{device} is not to be trusted: {what}")]
     Untrusted {

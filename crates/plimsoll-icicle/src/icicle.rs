@@ -10,6 +10,7 @@
 //! | `points` | a key's points, in standard form | resident: until others need the room; passing through: the operation |
 //! | `workspace`, `buckets` | what ICICLE allocates for a multiplication, as [predicted](crate::memory) | the operation |
 //! | `margin` | what has to be free so that ICICLE keeps to its plan | until it has made up its mind |
+//! | `overrun` | what a multiplication has allocated beyond its prediction | while it runs |
 //! | `domain` | the roots of unity that ICICLE keeps for transforms | until the device is closed; grows |
 //! | `tables` | the powers of a coset's generator, in standard form | until others need the room |
 //! | `check` | what checking the device takes | always |
@@ -18,7 +19,8 @@
 //!
 //! What goes wrong:
 //!
-//! - **More was allocated than predicted.** Counted, reported ([`Icicle::learned`]), and learned: the next prediction is larger.
+//! - **More was allocated than predicted.** Booked while the call runs, as far as there is room; counted, reported
+//!   ([`Icicle::learned`]), and learned: the next prediction is larger.
 //! - **Less is free than a call needs to keep to its plan.** It is not made; a smaller plan is, and what is missing is booked.
 //! - **Out of memory**, an exception, an unknown code. What it left half done is drained, what it leaked is booked, and the device
 //!   must give the known answers again before the next call; then the operation is made once more, with a corrected prediction.

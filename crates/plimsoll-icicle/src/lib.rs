@@ -29,6 +29,7 @@ mod library;
 pub mod memory;
 mod name;
 mod owner;
+pub mod probe;
 mod shield;
 mod trust;
 mod verified;

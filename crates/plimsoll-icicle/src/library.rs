@@ -42,6 +42,7 @@ const CURVE: &str = "icicle_curve_bls12_381";
 #[derive(Debug)]
 pub struct Library {
     folder: Option<PathBuf>,
+    version: &'static str,
     pub(crate) symbols: Symbols,
 }
 
@@ -74,6 +75,11 @@ impl Surroundings {
     }
 }
 
+/// Why a folder without the library is none to open it from.
+fn absent(folder: &Path) -> String {
+    if folder.is_dir() { format!("no {}", file_name(DEVICE)) } else { "no such folder".to_owned() }
+}
+
 fn file_name(library: &str) -> String {
     format!("lib{library}{}", env::consts::DLL_SUFFIX)
 }
@@ -84,9 +90,29 @@ impl Library {
     /// # Errors
     ///
     /// [`OpenError::NotInstalled`], with every place; [`OpenError::Unusable`] where it is there and cannot be opened;
-    /// [`OpenError::UnknownVersion`] where functions are missing that each known version has.
+    /// [`OpenError::UnknownVersion`] where it has none of the functions that came with v3.1 and after, or lacks one that each known
+    /// version has.
     pub fn find(folder: Option<&Path>) -> Result<&'static Library, OpenError> {
         Self::find_in(&Surroundings::of_process(), folder)
+    }
+
+    /// Looks where ICICLE is, and opens nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::NotInstalled`] where a folder was named and it is not there. Where none was named the system's loader may have
+    /// it, which only opening it shows: then this is `None`.
+    pub fn locate(folder: Option<&Path>) -> Result<Option<PathBuf>, OpenError> {
+        let (places, _) = Surroundings::of_process().places(folder);
+        let mut tried = Vec::new();
+        for (folder, because) in places {
+            let Some(folder) = folder else { return Ok(None) };
+            if folder.join(file_name(DEVICE)).is_file() {
+                return Ok(Some(folder));
+            }
+            tried.push(Tried { found: absent(&folder), folder: Some(folder), because });
+        }
+        Err(OpenError::NotInstalled { tried })
     }
 
     fn find_in(surroundings: &Surroundings, folder: Option<&Path>) -> Result<&'static Library, OpenError> {
@@ -95,8 +121,7 @@ impl Library {
         for (folder, because) in places {
             let found = match &folder {
                 Some(folder) if folder.join(file_name(DEVICE)).is_file() => return Self::open(Some(folder)),
-                Some(folder) if !folder.is_dir() => "no such folder".to_owned(),
-                Some(_) => format!("no {}", file_name(DEVICE)),
+                Some(folder) => absent(folder),
                 None => match Self::open(None) {
                     Ok(library) => return Ok(library),
                     Err(OpenError::Unusable { message, .. }) => message,
@@ -119,10 +144,11 @@ impl Library {
             loaded.map_err(|error| OpenError::Unusable { library: path.display().to_string(), message: reason(&error) })
         };
         let libraries = [open(DEVICE)?, open(FIELD)?, open(CURVE)?];
+        let version = symbols::recognise(|name| symbols::has(&libraries, name))?;
         let symbols = Symbols::of(&libraries)?;
         // Never closed.
         libraries.into_iter().for_each(std::mem::forget);
-        let library = Library { folder: folder.map(Path::to_owned), symbols };
+        let library = Library { folder: folder.map(Path::to_owned), version, symbols };
         library.load_backends()?;
         Ok(Box::leak(Box::new(library)))
     }
@@ -157,9 +183,9 @@ impl Library {
         crate::owner::registered(self)
     }
 
-    /// What it is, by the functions that it has.
+    /// Which release it is, by the functions that it has: `v3.7`, `v3.8 or v3.9`, `v4.0`.
     pub fn version(&self) -> &'static str {
-        self.symbols.version()
+        self.version
     }
 }
 

@@ -14,11 +14,17 @@
 //!   suffice where arr ≤ A/6, and ⌈⌈A⌉ + 3·arr + T⌉ steps always.
 //!
 //! What is charged is the larger of the two, times a correction learned from what the device reported.
+//!
+//! ICICLE's own device, the processor, allocates otherwise, from host memory; its sources say how (v3.1 to v4.0): each of t
+//! threads has buckets of its own, half as many since digits are signed, and a bit for each; runs of buckets are summed up in
+//! pairs of points. Nothing is sorted, nothing is converted beforehand. The roots of unity lie there twice, the second time as
+//! keys of a hash table. [`Scratch::Host`] stands for that.
 
 use plimsoll_groth16::backend::CurveGroup;
 
 use crate::abi::SCALAR_BYTES;
 use crate::convert::{affine_bytes, projective_bytes};
+use crate::name::DeviceName;
 
 /// The bits of a scalar.
 const SCALAR_BITS: u64 = 255;
@@ -38,6 +44,33 @@ pub enum Scratch {
     Pooled,
     /// To the byte.
     Exact,
+    /// Host memory, as ICICLE's own device for processors takes it, with so many threads for a multiplication.
+    Host {
+        /// Threads.
+        threads: u32,
+    },
+}
+
+impl Scratch {
+    /// Of a device by its name; and whether it tells how much memory it has.
+    pub fn of(name: &DeviceName, tells: bool) -> Self {
+        match (name.is_host(), tells) {
+            (true, _) => {
+                let threads = std::thread::available_parallelism().map_or(1, usize::from);
+                Scratch::Host { threads: threads as u32 }
+            }
+            (false, true) => Scratch::Pooled,
+            (false, false) => Scratch::Exact,
+        }
+    }
+
+    /// How many threads a multiplication is told to share; 0 where that is the device's own affair.
+    pub fn threads(self) -> u32 {
+        match self {
+            Scratch::Host { threads } => threads,
+            Scratch::Pooled | Scratch::Exact => 0,
+        }
+    }
 }
 
 /// One way to make a multiplication, and what it takes of the device.
@@ -65,6 +98,8 @@ pub struct MsmPlan {
     pub margin_bytes: u64,
     /// The correction that its scratch was predicted with, in thousandths.
     pub correction: u64,
+    /// The threads that share one call, where the device is the processor; otherwise 0.
+    pub threads: u32,
 }
 
 impl MsmPlan {
@@ -81,7 +116,8 @@ impl MsmPlan {
         let piece = piece.min(terms).max(1);
         let (workspace, buckets) = scratch_bytes(group, piece, window, scratch);
         let corrected = |bytes: u64| scale(bytes, correction);
-        let (workspace_bytes, bucket_bytes) = (corrected(workspace) + piece * SCALAR_BYTES, corrected(buckets));
+        let converted = if scratch.threads() > 0 { 0 } else { piece * SCALAR_BYTES };
+        let (workspace_bytes, bucket_bytes) = (corrected(workspace) + converted, corrected(buckets));
         let scalar_bytes = piece * SCALAR_BYTES;
         let point_bytes = if resident { 0 } else { piece * affine_bytes(group) };
         let inputs = scalar_bytes + piece * affine_bytes(group);
@@ -90,7 +126,7 @@ impl MsmPlan {
             Scratch::Pooled => {
                 enough_free(group, piece, window).saturating_sub(inputs + workspace_bytes + bucket_bytes)
             }
-            Scratch::Exact => 0,
+            Scratch::Exact | Scratch::Host { .. } => 0,
         };
         Self {
             group,
@@ -104,6 +140,7 @@ impl MsmPlan {
             bucket_bytes,
             margin_bytes,
             correction,
+            threads: scratch.threads(),
         }
     }
 
@@ -130,6 +167,11 @@ impl MsmPlan {
     /// About how long it takes, in additions: what alternatives are ordered by.
     fn cost(&self) -> u64 {
         let windows = SCALAR_BITS.div_ceil(u64::from(self.window));
+        if self.threads > 0 {
+            // Its threads share the terms; the buckets of all of them are summed up.
+            let terms = self.piece.div_ceil(u64::from(self.threads));
+            return self.calls() * ((1 << 10) + windows * (terms + (3 << (self.window - 1))));
+        }
         // The serial tail of each call is about as long as 2^19 additions (10 ms in G1 where 2^20 terms take 18).
         self.calls() * ((1 << 19) + windows * (self.piece + (3 << (self.window - 1))))
     }
@@ -191,6 +233,7 @@ fn scratch_bytes(group: CurveGroup, terms: u64, window: u32, scratch: Scratch) -
     let sums = 3 * buckets + t;
     let documented = (24 * windows * terms).max(buckets);
     match scratch {
+        Scratch::Host { threads } => (0, host_scratch_bytes(group, window, threads)),
         Scratch::Exact => (a.max(documented), sums.saturating_sub(a.max(documented))),
         Scratch::Pooled => {
             let steps = |bytes: u64| bytes.div_ceil(POOL_STEP) * POOL_STEP;
@@ -198,6 +241,21 @@ fn scratch_bytes(group: CurveGroup, terms: u64, window: u32, scratch: Scratch) -
             if buckets <= a / 6 { (sorting, 0) } else { (sorting, steps(sorting + sums) - sorting) }
         }
     }
+}
+
+/// What a multiplication on the processor allocates: all for its buckets, whatever the number of terms.
+fn host_scratch_bytes(group: CurveGroup, window: u32, threads: u32) -> u64 {
+    /// A task's own bytes in the library that runs them, at the most.
+    const TASK: u64 = 512;
+    let (point, threads) = (projective_bytes(group), u64::from(threads.max(1)));
+    let windows = SCALAR_BITS.div_ceil(u64::from(window));
+    let half = 1_u64 << (window - 1);
+    let last = 1_u64 << (SCALAR_BITS - (windows - 1) * u64::from(window));
+    let buckets = (windows - 1) * half + last;
+    // A run is as long as leaves sixteen of them to a thread, and no longer than a window has buckets.
+    let run =
+        (buckets / threads).checked_ilog2().and_then(|log| log.checked_sub(4)).map_or(1, |log| half.min(1 << log));
+    threads * (buckets * point + buckets.div_ceil(8)) + buckets.div_ceil(run) * (2 * point + TASK)
 }
 
 /// What a backend of the v3.8 line estimates for itself, with its inputs.
@@ -215,8 +273,20 @@ fn enough_free(group: CurveGroup, terms: u64, window: u32) -> u64 {
 }
 
 /// The domain's roots on the device, for transforms up to 2^`log_size`.
-pub fn domain_bytes(log_size: u32) -> u64 {
-    ((1 << log_size) + 1) * SCALAR_BYTES
+pub fn domain_bytes(log_size: u32, scratch: Scratch) -> u64 {
+    /// A root in the processor's hash table: its node as the allocator rounds it up, and its share of a table that has just
+    /// grown, the old one beside the new one.
+    const KEY: u64 = 64 + 32;
+    let roots = ((1 << log_size) + 1) * SCALAR_BYTES;
+    if scratch.threads() > 0 { roots + (KEY << log_size) } else { roots }
+}
+
+/// What a transform of a vector in place takes besides.
+pub fn transform_scratch_bytes(log_size: u32, scratch: Scratch) -> u64 {
+    /// Above this size the processor's transform reorders by way of copies: one as long as it runs, one at its beginning and end.
+    const IN_PLACE_MAX: u32 = 26;
+    let copies = scratch.threads() > 0 && log_size > IN_PLACE_MAX;
+    if copies { (2 * SCALAR_BYTES) << log_size } else { 0 }
 }
 
 /// A vector of scalars.

@@ -37,6 +37,11 @@ impl DeviceName {
         self.id
     }
 
+    /// Whether it is the processor, whose memory is the host's.
+    pub fn is_host(&self) -> bool {
+        self.kind == "CPU"
+    }
+
     pub(crate) fn raw(&self) -> abi::Device {
         abi::Device::new(&self.kind, self.id).expect("looked at when it was made")
     }

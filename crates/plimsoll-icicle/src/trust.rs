@@ -199,6 +199,7 @@ fn check_msm<C: IcicleCurve + Plain>(owner: &Arc<Owner>) -> Result<(), Doubt> {
             scalars: scalar_memory.all(),
             points: point_memory.all(),
             window: WINDOW,
+            threads: 1,
             scratch_bytes: 0,
             sum: &mut sum,
         })

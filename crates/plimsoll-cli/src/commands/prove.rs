@@ -68,7 +68,9 @@ pub fn run(args: &Prove) -> Result<(), Failure> {
     if let Some(folder) = &args.heap_profiles {
         heap::check(folder)?;
     }
-    let plan = Plan::new(&budget, backend::choose(args.backend.clone(), args.device_memory)?)?;
+    let chosen = backend::choose(args.backend.clone(), args.device_memory)?;
+    let budget = budget.beside(chosen.host_memory);
+    let plan = Plan::new(&budget, chosen)?;
     let cache = KeyCache::of_user().inspect_err(|e| console::warn(format!("the key is not cached: {e}"))).ok();
     let writer = ProofWriter::create(&output, input.bytes, plan.key.verifying_key_bytes()).map_err(output_failure)?;
     let trace = args.trace.as_deref().map(|path| create_trace(path, &input, &output)).transpose()?;

@@ -52,6 +52,7 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let budget = Budget::choose(args.memory, &machine, threads).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
     let chosen = backend::choose(args.backend.clone(), args.device_memory)?;
+    let budget = budget.beside(chosen.host_memory);
     let trace = args.trace.as_deref().map(Trace::create).transpose()?;
     let record = args.record.as_deref().map(Record::create).transpose()?;
 

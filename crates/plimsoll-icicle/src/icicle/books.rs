@@ -57,7 +57,7 @@ pub struct Reconciliation {
 
 impl Inner {
     fn domain_bytes(&self) -> u64 {
-        self.owner.domain().map_or(0, domain_bytes)
+        self.owner.domain().map_or(0, |log_size| domain_bytes(log_size, self.scratch))
     }
 
     /// Bytes that are not free and that nobody here knows of; negative where more is free than at first.
@@ -89,12 +89,19 @@ impl Inner {
         books.foreign_bytes = bytes;
         books.foreign = None;
         if bytes > 0 {
+            // Jobs that hold the rest give it back.
+            books.foreign = self.book_at_most("device.foreign", bytes);
+        }
+    }
+
+    /// Books what is taken already: all of it, or as much as the ledger has room for.
+    pub(super) fn book_at_most(&self, name: &'static str, bytes: u64) -> Option<Reservation> {
+        self.book(name, bytes).or_else(|| {
             let snapshot = self.ledger.snapshot();
             let usage = snapshot.space(Space::device(self.number));
             let room = usage.map_or(0, |usage| usage.limit.saturating_sub(usage.held).0);
-            // Jobs that hold the rest give it back.
-            books.foreign = self.book("device.foreign", bytes).or_else(|| self.book("device.foreign", bytes.min(room)));
-        }
+            self.book(name, bytes.min(room))
+        })
     }
 
     fn book(&self, name: &'static str, bytes: u64) -> Option<Reservation> {

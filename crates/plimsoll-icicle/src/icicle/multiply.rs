@@ -6,7 +6,7 @@ use plimsoll::{Bytes, Demand, Grant, Reservation};
 use plimsoll_groth16::backend::BackendError;
 
 use super::bases::{KeyCurve, Known};
-use super::{Buffer, Inner, abc, buckets, margin, points, workspace};
+use super::{Buffer, Inner, abc, buckets, class, margin, points, workspace};
 use crate::abi::SCALAR_BYTES;
 use crate::convert::{affine_bytes, projective_bytes};
 use crate::error::{CallError, Fault};
@@ -95,7 +95,7 @@ impl Inner {
             0 => None,
             bytes => Some(self.buffer(grant, points(self.number), bytes)?),
         };
-        let mut margin = Some(grant.take_all(margin(self.number)));
+        let mut margin = grant.take_all(margin(self.number));
         let mut sum = C::Curve::identity();
         let piece = plan.piece as usize;
         let mut outcome = Ok(());
@@ -109,10 +109,8 @@ impl Inner {
                 }
             };
             let is_last = index as u64 + 1 == plan.calls();
-            // ICICLE has made up its mind about the last piece when the call returns.
-            let margin = if is_last { margin.take() } else { None };
             let pass_through = resident.is_none().then_some(bases);
-            let one = self.msm_piece(plan, &scalar_room, on_device, pass_through, scalars, margin);
+            let one = self.msm_piece(plan, &scalar_room, on_device, pass_through, scalars, &mut margin, is_last);
             match one {
                 Ok(one) => sum += one,
                 Err(error) => {
@@ -124,6 +122,10 @@ impl Inner {
         self.erased(&scalar_room, outcome).map(|()| sum)
     }
 
+    /// One call. The margin is given back, after the last one, as soon as ICICLE has made up its mind, which is when the call
+    /// returns and its work begins. What it has allocated beyond the prediction is booked then and there, and as long as it runs:
+    /// out of the margin, and beyond that as far as the ledger has room.
+    #[expect(clippy::too_many_arguments, reason = "the pieces of one call")]
     fn msm_piece<C: KeyCurve>(
         &self,
         plan: &MsmPlan,
@@ -131,7 +133,8 @@ impl Inner {
         on_device: Part<'_>,
         bases: Option<&[C]>,
         scalars: &[Scalar],
-        margin: Option<Reservation>,
+        margin: &mut Reservation,
+        is_last: bool,
     ) -> Result<C::Curve, CallError> {
         let group = C::GROUP;
         let room = scalar_room.memory.part(0, scalars.len() as u64 * SCALAR_BYTES);
@@ -147,18 +150,42 @@ impl Inner {
         let mut bytes = vec![0_u8; projective_bytes(group) as usize];
         let predicted = plan.scratch_bytes();
         let (sum, needed) = (&mut bytes[..], plan.free_bytes_needed());
-        let used = self.owner.call(WHAT, move |scope| {
-            // Dropped when this returns: the call has made up its mind then, and its work goes on.
-            let _margin = margin;
+        let (used, booked) = self.owner.call(WHAT, move |scope| {
             scope.require_free(WHAT, needed)?;
             let before = scope.memory();
-            let (scalars, points, window) = (room, on_device, plan.window);
-            scope.msm(MsmCall { group, scalars, points, window, scratch_bytes: predicted, sum })?;
+            let (scalars, points, window, threads) = (room, on_device, plan.window, plan.threads);
+            scope.msm(MsmCall { group, scalars, points, window, threads, scratch_bytes: predicted, sum })?;
             // What it has allocated is seen as long as its work goes on.
             let after = scope.memory();
-            Ok(before.zip(after).map_or(0, |(before, after)| before.1.saturating_sub(after.1)))
+            let used = before.zip(after).map_or(0, |(before, after)| before.1.saturating_sub(after.1));
+            Ok((used, self.book_overrun(margin, is_last, used.saturating_sub(predicted))))
         })?;
+        // It is over, and with it what was allocated.
+        drop(booked);
         self.account.saw(group, predicted, plan.correction, used);
         C::sum(&bytes).ok_or_else(|| CallError::refused(WHAT, "the device's sum is no point of the curve"))
+    }
+    /// Books what a call has allocated beyond its prediction. Never waits: it has happened.
+    fn book_overrun(&self, margin: &mut Reservation, is_last: bool, over: u64) -> [Option<Reservation>; 2] {
+        let covered = margin.bytes().min(Bytes(over));
+        let overrun = class("device.overrun", self.number);
+        let moved = match covered {
+            Bytes::ZERO => None,
+            bytes => margin.split(bytes).ok().and_then(|part| part.into_class(overrun).ok()),
+        };
+        if is_last {
+            // It holds that much, and less is always granted.
+            let _ = margin.shrink_to(Bytes::ZERO);
+        }
+        let rest = over - covered.0;
+        if rest == 0 || mutant!("icicle-overrun-unbooked") {
+            return [moved, None];
+        }
+        let booked = self.book_at_most("device.overrun", rest);
+        let unbooked = rest - booked.as_ref().map_or(0, |booked| booked.bytes().0);
+        if unbooked > 0 {
+            self.account.overdrawn(unbooked);
+        }
+        [moved, booked]
     }
 }

@@ -109,7 +109,7 @@ impl Device {
             Some((total, free)) => format!("{free} free of {total}"),
             None => "which does not say how much memory it has".to_owned(),
         };
-        format!("{}, {memory}; ICICLE from {from}, {}{shield}", self.name(), library.version())
+        format!("{}, {memory}; ICICLE {} from {from}{shield}", self.name(), library.version())
     }
 
     /// Puts it under a ledger of its own, with so much of its memory; without a number seven eighths of what is free.
@@ -138,7 +138,7 @@ impl Device {
         let refused = |message: String| OpenError::Ledger { number, message };
         let usage = snapshot.space(space).ok_or_else(|| refused("its budget does not name it".to_owned()))?;
         let limit = usage.limit.0;
-        let scratch = if self.memory.is_some() { Scratch::Pooled } else { Scratch::Exact };
+        let scratch = Scratch::of(self.name(), self.memory.is_some());
         let kept = ledger.reserve(class("device.check", number), Bytes(check_bytes(scratch))).retained().wait();
         let kept = kept.map_err(|error| refused(error.to_string()))?;
         let Device { owner, scaling, memory, opened, .. } = self;

@@ -20,7 +20,7 @@ use plimsoll_groth16::domain::Domain;
 use super::{Admitted, Buffer, Inner, abc, class, lock, workspace};
 use crate::abi::SCALAR_BYTES;
 use crate::error::{CallError, Fault};
-use crate::memory::{domain_bytes, vector_bytes};
+use crate::memory::{domain_bytes, transform_scratch_bytes, vector_bytes};
 use crate::owner::{Part, Scope};
 use crate::trust::Scaling;
 
@@ -65,7 +65,7 @@ impl Inner {
         if self.owner.domain().is_some_and(|there| there >= log_size) {
             return Ok(());
         }
-        let bytes = domain_bytes(log_size);
+        let bytes = domain_bytes(log_size, self.scratch);
         if bytes > self.limit {
             let fault = Fault::OutOfMemory { code: 0, wanted: Bytes(bytes) };
             return Err(CallError { operation: "make the domain", fault });
@@ -206,7 +206,8 @@ impl Inner {
         let coset = self.coset(domain, transform).map_err(told)?;
         self.require_domain(Self::domain_for(domain, &coset)).map_err(told)?;
         let bytes = vector_bytes(data.len() as u64);
-        let demand = Demand::new().bytes(abc(self.number), Bytes(bytes));
+        let besides = transform_scratch_bytes(domain.log_size(), self.scratch);
+        let demand = Demand::new().bytes(abc(self.number), Bytes(bytes)).bytes(workspace(self.number), Bytes(besides));
         let mut admitted = self.admit_with(WHAT, std::iter::once(demand), &coset)?;
         let mut run = || {
             let table = match &coset {
@@ -244,9 +245,10 @@ impl Inner {
         let len = a.len() as u64;
         let coset = self.coset(domain, Transform::CosetForward).map_err(told)?;
         let bytes = vector_bytes(len);
+        let besides = transform_scratch_bytes(domain.log_size(), self.scratch);
         let fits = |vectors: u64| {
             let table = if matches!(coset, Coset::Table(..)) { bytes } else { 0 };
-            vectors * bytes + self.factor_bytes() + table <= self.limit
+            vectors * bytes + self.factor_bytes() + besides + table <= self.limit
         };
         if len == 1 || !fits(3) {
             return self.quotient_piecewise(domain, [a, b, c], factor);
@@ -254,7 +256,7 @@ impl Inner {
         self.require_domain(Self::domain_for(domain, &coset)).map_err(told)?;
         let demand = Demand::new()
             .bytes(abc(self.number), Bytes(3 * bytes))
-            .bytes(workspace(self.number), Bytes(self.factor_bytes()));
+            .bytes(workspace(self.number), Bytes(self.factor_bytes() + besides));
         let admitted = self.admit_with(WHAT, std::iter::once(demand), &coset);
         let mut admitted = match admitted {
             // What is kept for good leaves too little room for three.

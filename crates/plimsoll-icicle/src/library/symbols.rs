@@ -2,6 +2,10 @@
 //!
 //! Required ones are those without which nothing can be computed. A library that lacks one is none that this crate knows.
 //! Optional ones are missing in some versions and forks; where one is, another way is gone.
+//!
+//! There is no function that tells a version. But each release of v3 came with functions that the one before it has not, whatever
+//! features it was built with: the newest of those [marks](MARKS) that a library has says what it is. One that has none of
+//! them is v3.0 or older, whose layouts are others, and is refused before anything of it is called.
 
 use libloading::os::unix::Library as Loaded;
 
@@ -78,24 +82,35 @@ symbols! {
         config_extension_set_int: SetInt = "config_extension_set_int",
         memset_async: MemsetAsync = "icicle_memset_async",
         scalar_mul_vec: VecOp = "bls12_381_scalar_mul_vec",
-        // Not called: they tell generations apart.
-        vector_sum: Nothing = "bls12_381_vector_sum",
-        sumcheck: Nothing = "bls12_381_sumcheck_create",
-        fri: Nothing = "bls12_381_fri_merkle_tree_prove",
     }
 }
 
-impl Symbols {
-    /// What the library is, by the functions that it has. Releases of one line have the same interface, as far as it is used here;
-    /// whether it is really read that way, [`trust`](crate::trust) tries out.
-    pub(crate) fn version(&self) -> &'static str {
-        match (self.vector_sum.is_some(), self.sumcheck.is_some(), self.fri.is_some()) {
-            (_, _, true) => "the interface of v3.1 to v4.0, with sumcheck and FRI",
-            (_, true, false) => "the interface of v3.1 to v4.0, with sumcheck",
-            (true, false, false) => "the interface of v3.1 to v4.0",
-            (false, false, false) => "the interface of v3.1 to v4.0, or of before",
-        }
-    }
+/// Functions that are never called, each with the release that it came with, oldest first. (v3.9 has none that v3.8 has not.)
+const MARKS: [(&str, &str); 10] = [
+    ("bls12_381_vector_sum", "v3.1"),
+    ("bls12_381_ecadd", "v3.2"),
+    ("bls12_381_execute_program", "v3.3"),
+    ("icicle_set_default_device", "v3.4"),
+    ("bls12_381_create_predefined_returning_value_program", "v3.5"),
+    ("bls12_381_generate_program", "v3.6"),
+    ("bls12_381_vector_inv", "v3.7"),
+    ("bls12_381_is_on_curve", "v3.8 or v3.9"),
+    ("bls12_381_g2_is_on_curve", "v3.8 or v3.9"),
+    ("bls12_381_projective_eq", "v4.0"),
+];
+
+/// Which release has these functions.
+pub(crate) fn recognise(has: impl Fn(&str) -> bool) -> Result<&'static str, OpenError> {
+    let newest = MARKS.iter().rev().find(|(name, _)| has(name));
+    newest.map(|(_, release)| *release).ok_or_else(|| OpenError::UnknownVersion {
+        found: "it has no function of those that came with v3.1 and after, so it is v3.0 or older".to_owned(),
+    })
+}
+
+/// Whether some library has a function of this name.
+pub(crate) fn has(libraries: &[Loaded], name: &str) -> bool {
+    // SAFETY: the address is not used.
+    unsafe { address::<Nothing>(libraries, name) }.is_some()
 }
 
 /// The address of a function, in whichever library has it.
@@ -115,4 +130,25 @@ fn lacking(missing: &[&str]) -> OpenError {
         [] => unreachable!("called where one is missing"),
     };
     OpenError::UnknownVersion { found }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_function_tells_the_release() {
+        for (index, (_, release)) in MARKS.iter().enumerate() {
+            let there = &MARKS[..=index];
+            assert_eq!(recognise(|name| there.iter().any(|mark| mark.0 == name)), Ok(*release));
+        }
+        // A fork that lacks some in between.
+        assert_eq!(recognise(|name| name == "bls12_381_vector_inv"), Ok("v3.7"));
+    }
+
+    #[test]
+    fn a_library_without_any_is_refused() {
+        let error = recognise(|_| false).expect_err("v3.0");
+        assert!(error.to_string().contains("v3.0 or older"), "{error}");
+    }
 }

@@ -44,8 +44,40 @@ fn the_window_grows_with_the_terms_and_is_near_the_best_measured_one() {
 
 #[test]
 fn a_domain_has_one_root_more_than_points() {
-    assert_eq!(domain_bytes(0), 64);
-    assert_eq!(domain_bytes(20), 32 * (MIB + 1));
+    for scratch in [Scratch::Pooled, Scratch::Exact] {
+        assert_eq!(domain_bytes(0, scratch), 64);
+        assert_eq!(domain_bytes(20, scratch), 32 * (MIB + 1));
+        assert_eq!(transform_scratch_bytes(30, scratch), 0);
+    }
+    // On the processor each root is the key of a hash table besides, and long vectors are reordered by way of copies.
+    assert_eq!(domain_bytes(20, HOST), 32 * (MIB + 1) + 96 * MIB);
+    assert_eq!((transform_scratch_bytes(26, HOST), transform_scratch_bytes(27, HOST)), (0, 64 << 27));
+}
+
+/// ICICLE's device for processors, with two threads.
+const HOST: Scratch = Scratch::Host { threads: 2 };
+
+#[test]
+fn on_the_processor_each_thread_has_buckets_of_its_own() {
+    // 12 bits: 21 windows of 2^11 buckets, and one of the remaining three bits with 2^3.
+    let buckets = 21 * 2048 + 8;
+    for (group, point) in [(CurveGroup::G1, 144), (CurveGroup::G2, 288)] {
+        // (21 · 2048 + 8) / 2 is 2^14 and something: runs of 2^10.
+        let runs = 43;
+        for threads in [1, 2, 128] {
+            let scratch = Scratch::Host { threads };
+            let (sorting, bytes) = scratch_bytes(group, 1 << 20, 12, scratch);
+            assert_eq!(sorting, 0);
+            let own = u64::from(threads) * (buckets * point + buckets / 8);
+            assert!(bytes > own && bytes < own + own / 4 + MIB, "{threads} threads: {bytes}");
+            if threads == 2 {
+                assert_eq!(bytes, own + runs * (2 * point + 512));
+            }
+        }
+        assert_eq!(scratch_bytes(group, 1, 12, HOST), scratch_bytes(group, 1 << 24, 12, HOST));
+    }
+    let plan = MsmPlan::new(CurveGroup::G1, 100, 100, 2, false, HOST, 1000);
+    assert_eq!((plan.margin_bytes, plan.workspace_bytes, plan.threads), (0, 0, 2));
 }
 
 proptest! {
@@ -54,11 +86,11 @@ proptest! {
         group in 0..2_usize,
         terms in 1..(1_u64 << 23),
         resident: bool,
-        pooled: bool,
+        pooled in 0..3_usize,
         limit in (1 << 16)..(1_u64 << 34),
         correction in 1000..3000_u64,
     ) {
-        let scratch = if pooled { Scratch::Pooled } else { Scratch::Exact };
+        let scratch = [Scratch::Pooled, Scratch::Exact, HOST][pooled];
         let ways = MsmPlan::ways(GROUPS[group], terms, resident, scratch, correction, limit);
         for plan in &ways {
             prop_assert!(plan.bytes() <= limit);

@@ -18,6 +18,7 @@ use crate::abi::{Code, MsmConfig, NttConfig, NttInitDomainConfig, Padded, SCALAR
 use crate::convert::{affine_bytes, projective_bytes};
 use crate::error::{CallError, Fault, OpenError};
 use crate::library::Library;
+use crate::memory::Scratch;
 use crate::name::DeviceName;
 use crate::shield::shielded;
 
@@ -43,6 +44,8 @@ const _: () = assert!(size_of::<blstrs::G2Affine>() == 192);
 
 /// The key under which the CUDA backend looks for the number of chunks.
 const CHUNKS_KEY: &std::ffi::CStr = c"nof_chunks";
+/// The key under which the processor's backend looks for the number of threads, since v3.2.
+const THREADS_KEY: &std::ffi::CStr = c"n_threads";
 /// Roots of unity have orders up to 2^32, and domains are one smaller.
 const DOMAIN_MAX: u32 = 31;
 /// The order in which a transform reads and writes: natural.
@@ -211,6 +214,8 @@ pub struct MsmCall<'env> {
     pub points: Part<'env>,
     /// The window's bits.
     pub window: u32,
+    /// How many threads may share it, where the device is the processor; each has buckets of its own. 0: as many as there are.
+    pub threads: u32,
     /// What the call is expected to allocate: told where it fails for want of it.
     pub scratch_bytes: u64,
     /// Where the sum goes, in homogeneous coordinates and standard form: 144 or 288 bytes.
@@ -339,7 +344,7 @@ impl<'env> Scope<'_, 'env> {
     /// As ICICLE says.
     pub fn msm(&mut self, call: MsmCall<'env>) -> Result<(), CallError> {
         const WHAT: &str = "msm";
-        let MsmCall { group, scalars, points, window, scratch_bytes, sum } = call;
+        let MsmCall { group, scalars, points, window, threads, scratch_bytes, sum } = call;
         let terms = scalars.bytes() / SCALAR_BYTES;
         if terms == 0 || scalars.bytes() % SCALAR_BYTES != 0 {
             return Err(CallError::refused(WHAT, "ICICLE does not survive a multiplication without terms"));
@@ -366,7 +371,8 @@ impl<'env> Scope<'_, 'env> {
             points_montgomery: false,
             results_on_device: false,
             is_async: true,
-            ext: self.one_chunk(),
+            zeros: [0; 1],
+            ext: self.msm_extension(threads),
         });
         let symbols = &self.here.library.symbols;
         let msm = if group == CurveGroup::G1 { symbols.msm } else { symbols.g2_msm };
@@ -378,22 +384,27 @@ impl<'env> Scope<'_, 'env> {
         self.note(begun)
     }
 
-    /// An extension that says: in one chunk. Null where there are no extensions; then a backend has but one way.
-    fn one_chunk(&mut self) -> *mut c_void {
+    /// An extension that says: in one chunk, and with so many threads. Null where there are no extensions; then a backend has but
+    /// one way.
+    fn msm_extension(&mut self, threads: u32) -> *mut c_void {
         let symbols = &self.here.library.symbols;
         let (Some(create), Some(set), Some(_)) =
             (symbols.create_config_extension, symbols.config_extension_set_int, symbols.destroy_config_extension)
         else {
             return null_mut();
         };
+        let threads = c_int::try_from(threads).unwrap_or(0);
         let mut extension = null_mut();
         let place = &mut extension;
         let made = shielded(|| {
-            // SAFETY: functions of ICICLE's; the key ends with a zero.
+            // SAFETY: functions of ICICLE's; the keys end with a zero.
             unsafe {
                 *place = create();
                 if !place.is_null() {
                     set(*place, CHUNKS_KEY.as_ptr(), 1);
+                    if threads > 0 {
+                        set(*place, THREADS_KEY.as_ptr(), threads);
+                    }
                 }
             }
             code::SUCCESS
@@ -440,6 +451,7 @@ impl<'env> Scope<'_, 'env> {
             is_async: true,
             batch_size: batch,
             columns_batch: false,
+            zeros: [0; 7],
             ext: null_mut(),
         })
     }
@@ -459,10 +471,11 @@ impl<'env> Scope<'_, 'env> {
             return Err(CallError::refused(WHAT, "the device has a domain already; let go of it first"));
         }
         let root = root_of_unity(log_size).to_bytes_le();
-        let config = Padded::new(NttInitDomainConfig { stream: null_mut(), is_async: false, ext: null_mut() });
+        let config =
+            Padded::new(NttInitDomainConfig { stream: null_mut(), is_async: false, zeros: [0; 7], ext: null_mut() });
         let (init, config) = (self.here.library.symbols.ntt_init_domain, &raw const config.config);
         let root = root.as_ptr().cast();
-        let wanted = crate::memory::domain_bytes(log_size);
+        let wanted = crate::memory::domain_bytes(log_size, Scratch::Exact);
         // SAFETY: a function of ICICLE's with a scalar and a configuration to read.
         let made = check(WHAT, wanted, || unsafe { init(root, config) });
         if made.is_ok() {
@@ -510,10 +523,12 @@ impl<'env> Scope<'_, 'env> {
             coset_gen: coset.unwrap_or(&Scalar::ONE).to_bytes_le(),
             batch_size: 1,
             columns_batch: false,
+            zeros: [0; 3],
             ordering: NATURAL,
             inputs_on_device: true,
             outputs_on_device: true,
             is_async: true,
+            more_zeros: [0; 1],
             ext: null_mut(),
         });
         let ntt = self.here.library.symbols.ntt;

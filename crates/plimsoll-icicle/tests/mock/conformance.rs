@@ -60,8 +60,6 @@ fn functions_that_forks_lack_are_not_missed() {
     let mock = Mock::without(&[
         "bls12_381_scalar_mul_vec",
         "bls12_381_vector_sum",
-        "bls12_381_sumcheck_create",
-        "bls12_381_fri_merkle_tree_prove",
         "icicle_memset_async",
         "icicle_get_device_count",
         "icicle_is_device_available",

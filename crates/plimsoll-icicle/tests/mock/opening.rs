@@ -13,7 +13,7 @@ fn a_device_says_what_it_is_and_where_it_is_from() {
     let mock = Mock::new();
     let device = mock.device("MOCK").expect("it computes rightly");
     let text = device.describe();
-    for part in ["MOCK:0", "1.00 GiB", "v3.1 to v4.0", mock.folder().to_str().expect("a path")] {
+    for part in ["MOCK:0", "1.00 GiB", "ICICLE v4.0", mock.folder().to_str().expect("a path")] {
         assert!(text.contains(part), "{text}");
     }
     assert_eq!(text.contains("unshielded"), !IS_SHIELDED, "{text}");
@@ -57,9 +57,41 @@ fn a_library_without_what_every_version_has_is_refused_by_name() {
     assert!(error.to_string().contains("v3.1 to v4.0"), "{error}");
 }
 
+/// What came with the releases from v3.1 on, newest first.
+const MARKS: [&str; 10] = [
+    "bls12_381_projective_eq",
+    "bls12_381_g2_is_on_curve",
+    "bls12_381_is_on_curve",
+    "bls12_381_vector_inv",
+    "bls12_381_generate_program",
+    "bls12_381_create_predefined_returning_value_program",
+    "icicle_set_default_device",
+    "bls12_381_execute_program",
+    "bls12_381_ecadd",
+    "bls12_381_vector_sum",
+];
+
 #[test]
-fn layouts_of_before_v3_1_are_refused() {
-    let mock = Mock::without(&["bls12_381_vector_sum", "bls12_381_sumcheck_create", "bls12_381_fri_merkle_tree_prove"]);
+fn a_release_is_told_by_what_came_with_it() {
+    for (without, release) in [(0, "v4.0"), (1, "v3.8 or v3.9"), (3, "v3.7"), (6, "v3.4"), (9, "v3.1")] {
+        let mock = Mock::without(&MARKS[..without]);
+        let library = Library::find(Some(mock.folder())).expect("it is known");
+        assert_eq!(library.version(), release);
+    }
+}
+
+#[test]
+fn a_release_of_before_v3_1_is_refused_before_it_is_called() {
+    let mock = Mock::without(&MARKS);
+    let error = mock.device("MOCK").expect_err("it reads other layouts");
+    let OpenError::UnknownVersion { found } = &error else { panic!("{error}") };
+    assert!(found.contains("v3.0 or older"), "{found}");
+    assert_eq!((mock.get("calls:load"), mock.get("calls:set_device")), (0, 0));
+}
+
+#[test]
+fn layouts_of_before_v3_1_under_another_name_are_not_trusted() {
+    let mock = Mock::new();
     mock.set("layout", 30);
     let error = mock.device("MOCK").expect_err("it reads other layouts");
     let OpenError::Untrusted { what, .. } = &error else { panic!("{error}") };

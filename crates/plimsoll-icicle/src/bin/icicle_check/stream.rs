@@ -65,7 +65,7 @@ fn free(icicle: &Icicle, log_size: u32) -> Result<(), String> {
     let key = points::key(terms as usize, 1)?;
     let scalars = points::scalars(terms as usize);
     let limit = icicle.ledger().snapshot().space(Space::device(icicle.number())).map_or(0, |usage| usage.limit.0);
-    let scratch = if owner.memory().is_some() { Scratch::Pooled } else { Scratch::Exact };
+    let scratch = Scratch::of(owner.name(), owner.memory().is_some());
     let ways = MsmPlan::ways(CurveGroup::G1, terms, false, scratch, 1000, limit);
     let plan = ways.first().ok_or("the budget is too small for a multiplication of that size")?;
     let piece = plan.piece as usize;
@@ -80,9 +80,10 @@ fn free(icicle: &Icicle, log_size: u32) -> Result<(), String> {
             })?;
             let mut sum = vec![0_u8; 144];
             let (scalars, points, group) = (room.all(), points.all(), CurveGroup::G1);
-            let (window, scratch_bytes, sum) = (plan.window, plan.scratch_bytes(), &mut sum[..]);
-            owner
-                .call("msm", move |scope| scope.msm(MsmCall { group, scalars, points, window, scratch_bytes, sum }))?;
+            let (window, threads, scratch_bytes, sum) = (plan.window, plan.threads, plan.scratch_bytes(), &mut sum[..]);
+            owner.call("msm", move |scope| {
+                scope.msm(MsmCall { group, scalars, points, window, threads, scratch_bytes, sum })
+            })?;
         }
         Ok(())
     };
