@@ -19,6 +19,7 @@ mod charged;
 mod clock;
 mod get;
 mod grant;
+mod grow;
 mod handle;
 mod job;
 mod load;
@@ -47,6 +48,7 @@ pub use self::error::{
 };
 pub use self::get::Get;
 pub use self::grant::{ExternalWait, Grant};
+pub use self::grow::Growth;
 pub use self::handle::{HandleError, HandleRecord, RawHandle, SPENT_KEPT};
 pub use self::job::{Enter, Job, JobSpec};
 pub use self::load::NextLoad;

@@ -57,6 +57,50 @@ fn reservations_and_stages_are_awaited_without_a_runtime() {
     assert!(ledger.snapshot().is_empty() && ledger.snapshot().waiters.is_empty());
 }
 
+/// Polls once, with a waker that nobody hears.
+fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn growth_is_awaited_and_may_be_given_up_at_any_point() {
+    let ledger = ledger();
+    let mut held = ledger.reserve(A, Bytes(2)).max(Bytes(6)).wait().unwrap();
+    assert!(block_on(held.grow_async(Bytes(1))).is_ok());
+    assert_eq!(held.bytes(), Bytes(3));
+    assert!(block_on(held.grow_async(Bytes(4))).unwrap_err().to_string().contains(".max()"));
+    // Two may grow to more than there is, one after the other.
+    let mut second = ledger.reserve(A, Bytes(2)).max(Bytes(7)).wait().unwrap();
+    assert!(block_on(second.grow_async(Bytes(2))).is_ok());
+    let waits = |held: &mut plimsoll::Reservation, more: u64| {
+        let mut growth = pin!(held.grow_async(Bytes(more)));
+        let waits = poll(growth.as_mut()).is_pending();
+        assert_eq!(ledger.snapshot().waiters.len(), usize::from(waits));
+        waits
+    };
+    // Given up while it waits: nothing is left of it.
+    assert!(block_on(held.grow_async(Bytes(3))).is_ok() && waits(&mut second, 3));
+    assert_eq!((second.bytes(), ledger.snapshot().waiters.len()), (Bytes(4), 0));
+    // Given up after it was granted, and before anybody has looked: the bytes are free again.
+    {
+        let mut growth = pin!(second.grow_async(Bytes(3)));
+        assert!(poll(growth.as_mut()).is_pending());
+        drop(held);
+        assert_eq!(ledger.snapshot().spaces[0].held, Bytes(7), "it was granted");
+    }
+    assert_eq!((second.bytes(), ledger.snapshot().spaces[0].held), (Bytes(4), Bytes(4)));
+    // Heard of by whoever waits.
+    let held = ledger.reserve(A, Bytes(6)).wait().unwrap();
+    let woken = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| block_on(second.grow_async(Bytes(3))).map(|()| second.bytes()));
+        drop(held);
+        waits.join().unwrap()
+    });
+    assert_eq!(woken.unwrap(), Bytes(7));
+    drop(second);
+    assert!(ledger.snapshot().is_empty());
+}
+
 #[cfg(feature = "tokio")]
 mod with_tokio {
     use std::time::Duration;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use plimsoll::ledger::Stall;
+use plimsoll::ledger::snapshot::SpaceTotals;
 use plimsoll::{Budget, Bytes, Class, Demand, JobSpec, Ledger, Profile, Slots, Space};
 
 const PROVERS: Class = Class::new("provers", Space::HOST);
@@ -129,6 +130,23 @@ fn holders_are_listed_oldest_first_with_the_place_that_reserved() {
     assert_ne!(holders[1].reserved_at.unwrap().line(), line);
     drop((two, three));
     assert_eq!(ledger.snapshot().holders, []);
+}
+
+/// What is pinned counts in host memory too; what has come and gone is remembered.
+#[test]
+fn a_space_has_the_books_of_all_its_classes() {
+    const PINNED: Class = Class::new("pinned", Space::PINNED);
+    const OTHER: Class = Class::new("other", Space::HOST);
+    let ledger = Ledger::unlimited();
+    let (one, two) =
+        (ledger.reserve(OTHER, Bytes(5)).wait().unwrap(), ledger.reserve(PINNED, Bytes(3)).wait().unwrap());
+    drop(ledger.reserve(OTHER, Bytes(2)).wait().unwrap());
+    let snapshot = ledger.snapshot();
+    let (host, pinned) = (snapshot.space_totals(Space::HOST), snapshot.space_totals(Space::PINNED));
+    assert_eq!((host.held, host.count, host.bytes_in, host.bytes_out), (8, 2, 10, 2));
+    assert_eq!((pinned.held, pinned.count, pinned.bytes_in, pinned.bytes_out), (3, 1, 3, 0));
+    assert_eq!(snapshot.space_totals(Space::device(0)), SpaceTotals::default());
+    drop((one, two));
 }
 
 /// A request that waited is held since it was granted, not since it was made.

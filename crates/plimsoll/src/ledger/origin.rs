@@ -45,7 +45,9 @@ impl Origins {
     /// Something was granted.
     pub(super) fn moved(&mut self, now: u64) {
         // Who is granted something at once is stamped by a coarse clock, which is behind.
-        self.granted_at = self.granted_at.max(now);
+        if self.granted_at < now {
+            self.granted_at = now;
+        }
     }
 
     pub(super) fn granted(&mut self, owner: OwnerId, now: u64) {

@@ -7,8 +7,8 @@ use std::panic::Location;
 use thiserror::Error;
 
 use super::error::{GrowError, Shortage, TooFew};
-use super::shell::{Answer, Inner, Verdict, Waited};
-use super::state::{OwnerId, Refusal};
+use super::shell::{Answer, Inner, Waited};
+use super::state::{LedgerState, OwnerId};
 use crate::sync::Arc;
 use crate::{Bytes, Class};
 
@@ -155,22 +155,27 @@ impl Reservation {
     ///
     /// If that is beyond the maximum, or the reservation belongs to a job.
     pub fn grow(&mut self, bytes: Bytes) -> Result<(), GrowError> {
-        let ask = |now: u64, state: &mut super::state::LedgerState, out: &mut Vec<_>| {
-            state.grow(now, self.id, self.class, bytes, out).map(|()| self.id)
-        };
-        let verdict = match self.inner.ask(self.place, ask)? {
+        let verdict = match self.ask_for(bytes)? {
             Answer::Now(_, verdict) => verdict,
             Answer::Later(seat) => match self.inner.wait(seat, None) {
                 Waited::Verdict(verdict) => verdict,
                 Waited::TimedOut(_) | Waited::MustLoad => unreachable!("there is no time-out, and nothing to load"),
             },
         };
-        match verdict {
-            Verdict::Granted(_) => self.bytes += bytes,
-            Verdict::Refused(Refusal::Lost(error)) => return Err(GrowError::Lost(error)),
-            Verdict::Refused(_) => unreachable!("what is in flight is refused for nothing else"),
-        }
-        Ok(())
+        self.grown(bytes, verdict)
+    }
+
+    /// Asks for `bytes` more, within the declared maximum.
+    pub(super) fn ask_for(&self, bytes: Bytes) -> Result<Answer, GrowError> {
+        let ask = |now: u64, state: &mut LedgerState, out: &mut Vec<_>| {
+            state.grow(now, self.id, self.class, bytes, out).map(|()| self.id)
+        };
+        self.inner.ask(self.place, ask)
+    }
+
+    /// It holds so much more, which the state counts already.
+    pub(super) fn count_in(&mut self, bytes: Bytes) {
+        self.bytes += bytes;
     }
 
     /// Gives its bytes to another holder of the same owner, without returning them.

@@ -42,13 +42,14 @@ use crate::{Budget, Bytes, Space};
 
 /// What all handles share.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Inner {
     shell: Mutex<Shell>,
+    clock: Clock,
+    busy: Busy,
     /// Somebody waits for the ledger to become quiet.
     quiet: Condvar,
     cells: Cells,
-    busy: Busy,
-    clock: Clock,
     /// Reservations that are out as numbers.
     pub(super) handles: Handles,
     /// Pipelines whose jobs can be cancelled by name.
@@ -56,12 +57,13 @@ pub(super) struct Inner {
 }
 
 #[derive(Debug)]
+#[repr(C)]
 struct Shell {
     books: Books,
-    /// Empty between events; kept for its room.
-    outcomes: Vec<Outcome>,
     seats: Seats,
     waiting_for_quiet: usize,
+    /// Empty between events; kept for its room.
+    outcomes: Vec<Outcome>,
     outbox: Outbox,
     residents: Residents,
     graves: Graves,

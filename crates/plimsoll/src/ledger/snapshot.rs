@@ -61,6 +61,20 @@ impl Snapshot {
         self.classes.iter().find(|usage| usage.class == class)
     }
 
+    /// The books of a space: of all classes that live in it, pinned ones in host memory as well. Its peak is in
+    /// [`spaces`](Snapshot::spaces). Bytes that moved from one of its classes to another went out and came in.
+    pub fn space_totals(&self, space: Space) -> SpaceTotals {
+        let lives_in = |class: Class| class.space() == space || class.space().within() == Some(space);
+        let mut sum = SpaceTotals::default();
+        for ClassUsage { totals, .. } in self.classes.iter().filter(|usage| lives_in(usage.class)) {
+            sum.held += totals.held;
+            sum.count += totals.count;
+            sum.bytes_in = sum.bytes_in.wrapping_add(totals.bytes_in);
+            sum.bytes_out = sum.bytes_out.wrapping_add(totals.bytes_out);
+        }
+        sum
+    }
+
     /// Whether nothing is held: no byte and no slot.
     pub fn is_empty(&self) -> bool {
         self.spaces.iter().all(|usage| usage.held.is_zero()) && self.slots.iter().all(|usage| usage.held == 0)
@@ -144,6 +158,19 @@ pub struct ClassUsage {
     pub class: Class,
     /// Its books.
     pub totals: ClassTotals,
+}
+
+/// The books of one space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SpaceTotals {
+    /// Held now, in bytes.
+    pub held: u64,
+    /// How many reservations are out.
+    pub count: u64,
+    /// All bytes that ever came in.
+    pub bytes_in: u64,
+    /// All bytes that ever went out again.
+    pub bytes_out: u64,
 }
 
 /// The books of one class. What is granted to a stage counts as held, whether or not the stage has taken it.

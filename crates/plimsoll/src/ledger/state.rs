@@ -131,31 +131,34 @@ pub struct Standing {
 }
 
 /// The state machine. See the [module documentation](self).
+///
+/// What plain reservations write stands first, together: what another core has written is fetched by the cache line.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct LedgerState {
-    accounts: Accounts,
-    owners: Owners,
-    in_flight: InFlight,
-    /// All that wait are on the queues, or all are in the line.
-    queues: Queues,
-    line: Line,
-    /// Derived from the owners.
-    book: Book,
-    quick: Quick,
-    /// How many free-standing reservations are declared as retained.
-    retained_owners: usize,
-    classes: Vec<(Resource, ClassTotals)>,
-    bypass: u32,
     next_age: u64,
     /// How many owners there ever were.
     born: u64,
-    /// A job in flight has changed its plan with a grant, and may claim less of something.
-    changed_plan: bool,
+    quick: Quick,
+    bypass: u32,
     /// Something was retained that may keep a waiting admission from ever being served.
     recheck: bool,
     closed: bool,
     /// Nothing new is admitted for now.
     paused: bool,
+    owners: Owners,
+    line: Line,
+    accounts: Accounts,
+    classes: Vec<Counted>,
+    in_flight: InFlight,
+    /// All that wait are on the queues, or all are in the line.
+    queues: Queues,
+    /// Derived from the owners.
+    book: Book,
+    /// How many free-standing reservations are declared as retained.
+    retained_owners: usize,
+    /// A job in flight has changed its plan with a grant, and may claim less of something.
+    changed_plan: bool,
     /// How often a job ended with more still held than its profile says that it leaves behind.
     outlived: u64,
     /// How often a reservation was grown beyond what its owner had declared.
@@ -170,6 +173,14 @@ pub struct LedgerState {
     restarted: u64,
     residencies: Residencies,
     record: Record,
+}
+
+/// What there was of a class or of slots. The totals stand first, on one cache line.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+struct Counted {
+    totals: ClassTotals,
+    resource: Resource,
 }
 
 impl LedgerState {

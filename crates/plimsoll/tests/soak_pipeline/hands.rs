@@ -1,10 +1,14 @@
 //! A thread outside of the pool, which runs a carried stage, and polls futures.
 
-use std::future::poll_fn;
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 
 use plimsoll::pipeline::{Carrier, Errand, Task};
+
+pub(crate) use self::around::once_around;
+
+#[path = "once_around.rs"]
+mod around;
 
 /// Threads that run whatever comes: errands and futures. They end with the last handle.
 #[derive(Clone)]
@@ -67,17 +71,4 @@ mod parking {
             }
         }
     }
-}
-
-/// Ready at the second poll.
-pub(crate) async fn once_around() {
-    let mut polled = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut polled, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

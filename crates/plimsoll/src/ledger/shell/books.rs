@@ -6,6 +6,7 @@ use crate::ledger::state::{LedgerState, Mark, OwnerId};
 
 /// Part of what the ledger's lock guards.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Books {
     state: LedgerState,
     origins: Origins,

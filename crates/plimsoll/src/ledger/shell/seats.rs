@@ -62,7 +62,9 @@ pub(in crate::ledger) struct SeatId {
     pub(in crate::ledger) owner: OwnerId,
 }
 
+/// On a cache line of its own, as the cell beside it.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Seat {
     pub(super) signal: Signal,
     // Boxed: a seat is taken for each request that waits, and most verdicts are left in a cell.

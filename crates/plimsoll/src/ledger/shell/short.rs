@@ -3,7 +3,7 @@
 //!
 //! Who asks leaves its signal in the same critical section, and who is granted something reads that in its cell
 //! ([`seats`](super::seats)), so that a request that waits takes the lock once. It
-//! reads no clock but the coarse one, until somebody is served who had to wait.
+//! reads its clock before it takes the lock: the coarse one, unless somebody waits who may be served.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,13 +58,14 @@ impl Inner {
     pub(in crate::ledger) fn ask_at_once(&self, plain: Plain, signal: impl Fn() -> Signal) -> Option<Short> {
         // Made before the lock is taken and dropped after: a waker may run a user's code.
         let mut made = self.busy.is_set().then(&signal);
+        let now = self.clock.coarse();
         let mut shell = sync::lock(&self.shell);
-        let mut answer = shell.ask(plain, self.clock.coarse(), made.is_some())?;
+        let mut answer = shell.ask(plain, now, made.is_some())?;
         if answer == AtOnce::WouldWait {
             drop(shell);
             made = Some(signal());
             shell = sync::lock(&self.shell);
-            answer = shell.ask(plain, self.clock.coarse(), true)?;
+            answer = shell.ask(plain, now, true)?;
         }
         match answer {
             AtOnce::Granted(owner) => Some(Short::Granted(owner)),
@@ -79,8 +80,9 @@ impl Inner {
 
     /// Takes a plain reservation of the root now or not at all. `None` where the long way is to be gone.
     pub(in crate::ledger) fn try_at_once(&self, plain: Plain) -> Option<Result<OwnerId, Shortage>> {
+        let now = self.clock.coarse();
         let mut shell = sync::lock(&self.shell);
-        match shell.ask(plain, self.clock.coarse(), false)? {
+        match shell.ask(plain, now, false)? {
             AtOnce::Granted(owner) => Some(Ok(owner)),
             AtOnce::WouldWait => shell.books.state().shortage_at_once(plain.class, plain.bytes).map(Err),
             AtOnce::Waits(_) => unreachable!("it must not"),
@@ -89,11 +91,12 @@ impl Inner {
 
     /// Drops a piece of a reservation.
     pub(in crate::ledger) fn drop_piece(&self, owner: OwnerId, class: Class, bytes: Bytes) {
+        let now = self.busy.is_set().then(|| self.now());
         let mut shell = sync::lock(&self.shell);
         let mut served = Served::new();
         if shell.waiting_for_quiet == 0 && shell.books.short().drop_at_once(owner, class, bytes, &mut served) {
             if !served.is_empty() {
-                self.tell(shell, &served);
+                self.tell(shell, &served, now.unwrap_or_else(|| self.now()));
             }
             return;
         }
@@ -121,8 +124,7 @@ impl Inner {
     }
 
     /// Tells those that were served, once the lock is free.
-    pub(super) fn tell(&self, mut shell: MutexGuard<'_, Shell>, served: &Served) {
-        let now = self.now();
+    pub(super) fn tell(&self, mut shell: MutexGuard<'_, Shell>, served: &Served, now: u64) {
         let mut signals = Signals::new();
         for &owner in served {
             shell.books.granted(owner, now);

@@ -47,12 +47,10 @@ impl From<Resource> for Kind {
     }
 }
 
-/// One component: how much there is and how much of it is held.
+/// One component: how much there is and how much of it is held. What a reservation reads and writes is on one cache line.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Component {
-    pub(super) kind: Kind,
-    /// The account whose limit this is.
-    pub(super) account: AccountId,
     /// The limit that holds now. Above `target` while a lowered limit waits for jobs to finish.
     pub(super) limit: u64,
     /// The limit that was asked for.
@@ -65,6 +63,9 @@ pub(super) struct Component {
     pub(super) reclaimable: u64,
     /// What was held when it was lost with its device. From then on it has no limit and nothing is held.
     pub(super) retired: Option<u64>,
+    pub(super) kind: Kind,
+    /// The account whose limit this is.
+    pub(super) account: AccountId,
 }
 
 impl Component {

@@ -136,11 +136,11 @@ impl LedgerState {
     }
 
     pub(super) fn totals(&mut self, resource: Resource) -> &mut ClassTotals {
-        let at = self.classes.iter().position(|entry| entry.0 == resource).unwrap_or_else(|| {
-            self.classes.push((resource, ClassTotals::default()));
+        let at = self.classes.iter().position(|entry| entry.resource == resource).unwrap_or_else(|| {
+            self.classes.push(Counted { totals: ClassTotals::default(), resource });
             self.classes.len() - 1
         });
-        &mut self.classes[at].1
+        &mut self.classes[at].totals
     }
 
     pub(super) fn count_in(&mut self, id: OwnerId, resource: Resource, amount: u64) {

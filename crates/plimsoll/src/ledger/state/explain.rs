@@ -7,7 +7,7 @@ use super::accounts::{AccountId, Component, Kind};
 use super::amounts::{Amounts, ComponentId};
 use super::owner::OwnerId;
 use super::residency::{Entry, Loader, Readiness, Residence, ResidencyId};
-use super::{LedgerState, Resource};
+use super::{Counted, LedgerState, Resource};
 use crate::Bytes;
 use crate::ledger::error::{Holder, Place, Reason, Shortage};
 use crate::ledger::snapshot::{ClassUsage, Holding, ResidencyUsage, SlotsUsage, Snapshot, SpaceUsage, Waiter};
@@ -162,7 +162,7 @@ impl LedgerState {
                 }
             }
         }
-        for &(resource, totals) in &self.classes {
+        for &Counted { resource, totals } in &self.classes {
             if let Resource::Class(class) = resource {
                 snapshot.classes.push(ClassUsage { class, totals });
             }

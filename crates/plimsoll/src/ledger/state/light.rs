@@ -63,6 +63,7 @@ pub(super) enum LightStand {
 
 /// All light owners.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Lights {
     records: Vec<Light>,
     /// The last one that has ended.
@@ -87,6 +88,7 @@ impl Lights {
     }
 
     /// Puts an owner in the place of the one that has ended last. Returns its index.
+    #[inline]
     pub(super) fn reuse(&mut self, light: Light) -> Option<usize> {
         if self.ended == NOBODY {
             return None;

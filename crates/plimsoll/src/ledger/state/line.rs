@@ -17,14 +17,15 @@ use super::amounts::ComponentId;
 
 /// Requests for bytes of one component each, oldest first.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(super) struct Line {
-    /// The first one waits.
-    places: VecDeque<Place>,
     waiting: usize,
     /// Of all.
     priority: i32,
     /// How many marks there are.
     marks: u32,
+    /// The first one waits.
+    places: VecDeque<Place>,
     /// At least as little is wanted of each component that anybody wants something of.
     least: SmallVec<[(ComponentId, u64); 2]>,
 }

@@ -14,13 +14,14 @@ use super::owner::Owner;
 
 /// All owners, by their index.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(super) struct Owners {
     slab: Slab<Slot>,
-    lights: Lights,
     /// Owners that were looked at mutably, inserted or removed, each once.
     touched: Vec<usize>,
     /// Whether an index is among `touched`.
     is_touched: Vec<bool>,
+    lights: Lights,
 }
 
 #[derive(Clone, Debug)]
@@ -84,6 +85,7 @@ impl Owners {
     }
 
     /// Adds a light owner.
+    #[inline]
     pub(super) fn insert_light(&mut self, light: Light) -> usize {
         if let Some(index) = self.lights.reuse(light) {
             return index;

@@ -51,11 +51,12 @@ pub enum AtOnce {
 
 /// What the short way knows of the classes that came along it, and the owners that it keeps.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct Quick {
-    classes: Vec<Known>,
     /// Nothing is asked or under way that the short way does not know, and nobody in flight needs more than it holds; and
     /// since that was seen nothing but the short way was gone.
     open: bool,
+    classes: Vec<Known>,
 }
 
 /// A class that is charged to one component of the root.
@@ -334,6 +335,7 @@ impl LedgerState {
     }
 
     /// Opens a light reservation that was found possible.
+    #[inline]
     fn open_light(&mut self, at: usize, mark: Mark, bytes: u64, priority: i32) -> OwnerId {
         self.born += 1;
         let (born, age) = (self.born, self.next_age);
@@ -398,6 +400,7 @@ impl LedgerState {
     }
 
     /// Counts a reservation in that holds what it asked for.
+    #[inline]
     fn count_at_once(&mut self, at: usize, bytes: u64) {
         let it = self.accounts.component_mut(self.quick.classes[at].component);
         it.held += bytes;
@@ -413,7 +416,7 @@ impl LedgerState {
             Some(totals) => totals,
             None => self.learn_totals(at),
         };
-        &mut self.classes[totals].1
+        &mut self.classes[totals].totals
     }
 
     /// Forms the line of all that wait, if nothing else does. `false`, and nothing has changed, if that cannot be.
@@ -459,7 +462,7 @@ impl LedgerState {
     fn learn_totals(&mut self, at: usize) -> usize {
         let resource = Resource::Class(self.quick.classes[at].class);
         self.totals(resource);
-        let totals = self.classes.iter().position(|entry| entry.0 == resource).expect("just put there");
+        let totals = self.classes.iter().position(|entry| entry.resource == resource).expect("just put there");
         self.quick.classes[at].totals = Some(totals);
         totals
     }

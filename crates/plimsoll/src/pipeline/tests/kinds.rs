@@ -1,7 +1,6 @@
 //! Every kind of stage at every place of a pipeline, with a fault of every kind injected there.
 
-use std::future::poll_fn;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 
 use super::*;
 use crate::sync::{Mutex, lock, thread};
@@ -66,18 +65,10 @@ impl Wake for Polled {
     }
 }
 
-/// Ready at the second poll.
-pub(super) async fn once_around() {
-    let mut polled = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut polled, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
+pub(super) use self::around::once_around;
+
+#[path = "../../../tests/soak_pipeline/once_around.rs"]
+mod around;
 
 /// What travels from stage to stage: what the job is told, and its buffer once it has one.
 type Between = (Order, Option<Buffer>);

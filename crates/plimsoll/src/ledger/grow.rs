@@ -1,0 +1,86 @@
+//! Growth that waits, as a future: within what was declared, and given up at any point.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::error::GrowError;
+use super::reservation::Reservation;
+use super::shell::{Answer, SeatId, Verdict};
+use super::state::Refusal;
+use crate::Bytes;
+
+/// A reservation on its way to hold more. See [`Reservation::grow_async`].
+#[must_use = "nothing is asked for until it is awaited"]
+#[derive(Debug)]
+pub struct Growth<'a> {
+    reservation: &'a mut Reservation,
+    bytes: Bytes,
+    seat: Option<SeatId>,
+}
+
+impl Reservation {
+    /// Holds `bytes` more once they are there; the asynchronous sibling of [`grow`](Reservation::grow). Needs no runtime, and
+    /// may be dropped at any point: the reservation then holds what it held before.
+    ///
+    /// # Errors
+    ///
+    /// As [`grow`](Reservation::grow).
+    pub fn grow_async(&mut self, bytes: Bytes) -> Growth<'_> {
+        Growth { reservation: self, bytes, seat: None }
+    }
+}
+
+impl Growth<'_> {
+    fn conclude(&mut self, verdict: Verdict) -> Result<(), GrowError> {
+        self.reservation.grown(self.bytes, verdict)
+    }
+}
+
+impl Reservation {
+    /// Counts growth in that was asked for and answered.
+    pub(super) fn grown(&mut self, bytes: Bytes, verdict: Verdict) -> Result<(), GrowError> {
+        match verdict {
+            Verdict::Granted(_) => {
+                self.count_in(bytes);
+                Ok(())
+            }
+            Verdict::Refused(Refusal::Lost(error)) => Err(GrowError::Lost(error)),
+            Verdict::Refused(_) => unreachable!("what is in flight is refused for nothing else"),
+        }
+    }
+}
+
+impl Future for Growth<'_> {
+    type Output = Result<(), GrowError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let seat = match self.seat {
+            Some(seat) => seat,
+            None => match self.reservation.ask_for(self.bytes)? {
+                Answer::Now(_, verdict) => return Poll::Ready(self.conclude(verdict)),
+                Answer::Later(seat) => *self.seat.insert(seat),
+            },
+        };
+        match self.reservation.ledger().poll(seat, cx.waker()) {
+            None => Poll::Pending,
+            Some(verdict) => {
+                self.seat = None;
+                Poll::Ready(self.conclude(verdict))
+            }
+        }
+    }
+}
+
+impl Drop for Growth<'_> {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            let (class, bytes) = (self.reservation.class(), self.bytes);
+            self.reservation.ledger().leave(seat, |state, _, out| {
+                if !mutant!("growth-given-up-keeps-its-bytes") {
+                    state.release(seat.owner, class, bytes, out);
+                }
+            });
+        }
+    }
+}
