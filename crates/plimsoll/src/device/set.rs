@@ -159,7 +159,7 @@ impl<D: Driver> DeviceSet<D> {
         let (grant, stop) = stage.split();
         // A stage whose device is no more is run where that was found, which may be a lane of another one.
         let granted = grant.lane().and_then(|number| self.fleet.device(number));
-        if granted.is_some_and(|device| device.loss().is_some()) {
+        if granted.is_some_and(|device| device.loss().is_some()) && !mutant!("lost-found-elsewhere") {
             return Err(self.fleet.refusal(grant).into());
         }
         let Some(ended) = seated(|seat| f(seat, grant, stop)) else { return Err(self.fleet.refusal(grant).into()) };

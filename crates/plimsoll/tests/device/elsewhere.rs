@@ -1,12 +1,15 @@
 //! Pipelines over devices that fail: their jobs go to another device, come again, or go by a smaller plan.
 
+use std::pin::pin;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use plimsoll::device::DeviceError;
-use plimsoll::device::simulate::Faults;
-use plimsoll::pipeline::{JobError, Pipeline, Retry};
+use plimsoll::device::simulate::{CardSpec, Faults, Simulated};
+use plimsoll::device::{Device, DeviceConfig, DeviceError, DeviceSet};
+use plimsoll::pipeline::{JobError, Pacing, Pipeline, Retry};
 use plimsoll::pool::{Pool, PoolConfig};
-use plimsoll::{Bytes, Demand, Profile};
+use plimsoll::{Budget, Bytes, Class, Demand, Ledger, Profile, Space};
 
 use crate::several::Cards;
 use crate::support::{MS, input, scratch, two_stages};
@@ -147,4 +150,59 @@ fn out_of_memory_for_too_long_goes_by_the_smaller_plan() {
     assert!(cards.set.losses().is_empty());
     drop((pipeline, neighbour));
     assert!(cards.ledger.snapshot().is_empty() && cards.cards[0].stats().allocated_bytes.is_zero());
+}
+
+/// A neighbour of the jobs who waits for a byte of the host, and gives a device up in the moment in which it is told that it
+/// has it.
+struct Breaker(Device<Simulated>);
+
+impl Wake for Breaker {
+    fn wake(self: Arc<Self>) {
+        self.0.give_up("pulled out");
+    }
+}
+
+#[test]
+fn a_stage_whose_device_is_lost_says_so_wherever_that_is_found() {
+    const HOST: Class = Class::new("host", Space::HOST);
+    let card = || Simulated::new(CardSpec { memory: Bytes(40), ..CardSpec::default() });
+    let budget = [0, 1].into_iter().fold(Budget::new(), |budget, number| budget.device(number, Bytes(40), 2));
+    let ledger = Ledger::new(budget.space(Space::HOST, Bytes(10)));
+    let start = |number| Device::start(number, card(), &ledger, DeviceConfig::default()).expect("a device");
+    let set = DeviceSet::new([start(0), start(1)]);
+    let pool = pool();
+    let (begun, has_begun) = mpsc::channel();
+    let (open, opened) = mpsc::channel::<()>();
+    let (begun, opened) = (Mutex::new(begun), Mutex::new(opened));
+    let on = |&(device, bytes): &(u16, u64)| {
+        let peak = Demand::new().on_lane(device).bytes(HOST, Bytes(bytes));
+        Profile::new().stage("hold", peak, Demand::new())
+    };
+    let pipeline = Pipeline::builder(&ledger, &pool, on)
+        .pacing(Pacing::Unpaced)
+        .device_stage("hold", &set, move |cx, (device, _)| {
+            assert_eq!(cx.device(), device);
+            if device == 1 {
+                begun.lock().unwrap().send(()).expect("the test waits for it");
+                let _ = opened.lock().unwrap().recv();
+            }
+            Ok::<_, DeviceError>(())
+        })
+        .build()
+        .expect("a pipeline");
+    let first = pipeline.submit("on the device that stays", (1, 10)).expect("taken on");
+    has_begun.recv().expect("it has begun");
+    // Both wait for what the first one holds. When its lane returns that, the neighbour's word comes before the second job's:
+    // so the lane finds that job granted, and its device gone.
+    let mut neighbour = pin!(ledger.reserve(HOST, Bytes(1)).into_future());
+    let device = set.device(0).expect("one of the set").clone();
+    let waker = Waker::from(Arc::new(Breaker(device)));
+    assert!(neighbour.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let second = pipeline.submit("on the device that goes", (0, 9)).expect("taken on");
+    drop(open);
+    first.wait().expect("its device is well");
+    match second.wait() {
+        Err(JobError::Stage { source, .. }) => assert!(source.is_lost(), "{source:?}"),
+        other => panic!("{other:?}"),
+    }
 }
