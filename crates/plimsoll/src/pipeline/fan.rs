@@ -22,7 +22,7 @@ use super::landing::Handle;
 use super::line::{CloneFn, Line};
 use super::needs::Needs;
 use super::stage::Stage;
-use super::trip::{Delivery, Trip, Value};
+use super::trip::{Delivery, Trip, Value, discard};
 use crate::Profile;
 use crate::sync::{Mutex, lock};
 
@@ -140,26 +140,24 @@ impl<E: Send + 'static> Delivery<E> for PartReport<E> {
 
     fn deliver(self: Box<Self>, result: Result<Value, JobError<E>>) {
         let mut word = lock(&self.gather.word);
+        match result {
+            Ok(value) => word.made.push((self.index, value)),
+            Err(error) if word.failed.is_none() => word.failed = Some((self.index, error)),
+            Err(late) => {
+                // Outside of the lock, and before the part counts as ended: it may hold something.
+                drop(word);
+                discard(late);
+                word = lock(&self.gather.word);
+            }
+        }
         if !self.began {
             word.waiting = false;
         }
         word.out -= 1;
-        word.under_way.remove(&self.index);
-        // What came too late is dropped outside the lock.
-        let late = match result {
-            Ok(value) => {
-                word.made.push((self.index, value));
-                None
-            }
-            Err(error) if word.failed.is_none() => {
-                word.failed = Some((self.index, error));
-                None
-            }
-            Err(error) => Some(error),
-        };
+        let ended = word.under_way.remove(&self.index);
         let last = word.out == 0;
         drop(word);
-        drop(late);
+        drop(ended);
         if mutant!("last-part-tells-nobody") && last {
             return;
         }

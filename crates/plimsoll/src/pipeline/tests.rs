@@ -16,6 +16,7 @@ mod fan;
 mod kinds;
 mod landing;
 mod needs;
+mod outliving;
 mod outside;
 mod pacing;
 mod submission;

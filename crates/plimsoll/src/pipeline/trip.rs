@@ -454,7 +454,11 @@ impl<E: Send + 'static> Trip<E> {
             Cargo::Sailing(sailing) => Some(sailing.waker()),
             _ => None,
         };
-        let Luggage { cargo, papers } = *luggage;
+        let Luggage { mut cargo, papers } = *luggage;
+        if let Cargo::Parts(spreading) = &mut cargo {
+            // Here and now: whoever brought the last word may keep the place where it lies for a moment longer.
+            discard(spreading.take_made());
+        }
         discard(cargo);
         if let Some(reason) = self.stop.reason() {
             self.note_end(papers, self.word_for(reason));
@@ -554,6 +558,6 @@ impl<E: Send + 'static> Work for Ride<E> {
 }
 
 /// Drops what a job carries. A destructor that panics must not keep the job from ending.
-fn discard<T>(luggage: T) {
+pub(super) fn discard<T>(luggage: T) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(luggage)));
 }

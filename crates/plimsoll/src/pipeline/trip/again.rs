@@ -55,6 +55,10 @@ impl<E: Send + 'static> Trip<E> {
         };
         let (Some(value), Some(at)) = (value, at) else {
             if let Some(reason) = self.stop.reason() {
+                // It may hold something, and nobody is told of it.
+                if !mutant!("error-outlives-its-job") {
+                    discard(source);
+                }
                 self.note_end(papers, self.word_for(reason));
                 return Err(self.stopped_at(stage.name));
             }

@@ -21,6 +21,13 @@ pub(super) struct Spreading<E> {
     started: Instant,
 }
 
+impl<E: Send + 'static> Spreading<E> {
+    /// Takes what the parts have made so far.
+    pub(super) fn take_made(&mut self) -> Vec<(usize, Value)> {
+        std::mem::take(&mut lock(&self.spread.gather.word).made)
+    }
+}
+
 impl<E: Send + 'static> Trip<E> {
     /// Splits the job.
     pub(super) fn fan_out(
@@ -151,9 +158,9 @@ impl<E: Send + 'static> Trip<E> {
     }
 
     /// Gives back all that a stage that has fanned out holds.
-    fn stage_is_over(&self, spreading: Spreading<E>, papers: &Papers) {
+    fn stage_is_over(&self, mut spreading: Spreading<E>, papers: &Papers) {
+        let made = spreading.take_made();
         let Spreading { spread, grant, started } = spreading;
-        let made = std::mem::take(&mut lock(&spread.gather.word).made);
         discard((spread, made));
         drop(grant);
         papers.span.ended(started.elapsed());

@@ -192,8 +192,11 @@ impl<E: Send + 'static> Trip<E> {
                 discard(input);
                 drop(grant);
                 ended();
+                let message = message_of(&*panic);
+                // Whatever it was thrown with may hold something.
+                discard(panic);
                 self.note_end(papers, "panicked");
-                JobError::Panicked { job: self.name.clone(), stage: stage.name, message: message_of(&*panic) }
+                JobError::Panicked { job: self.name.clone(), stage: stage.name, message }
             }
         };
         self.end(Err(error));
