@@ -247,6 +247,8 @@ fn scratch_bytes(group: CurveGroup, terms: u64, window: u32, scratch: Scratch) -
 fn host_scratch_bytes(group: CurveGroup, window: u32, threads: u32) -> u64 {
     /// A task's own bytes in the library that runs them, at the most.
     const TASK: u64 = 512;
+    /// What is there whatever the window: the threads' stacks, the decision of how to go about it.
+    const FIXED: u64 = 1 << 20;
     let (point, threads) = (projective_bytes(group), u64::from(threads.max(1)));
     let windows = SCALAR_BITS.div_ceil(u64::from(window));
     let half = 1_u64 << (window - 1);
@@ -255,7 +257,7 @@ fn host_scratch_bytes(group: CurveGroup, window: u32, threads: u32) -> u64 {
     // A run is as long as leaves sixteen of them to a thread, and no longer than a window has buckets.
     let run =
         (buckets / threads).checked_ilog2().and_then(|log| log.checked_sub(4)).map_or(1, |log| half.min(1 << log));
-    threads * (buckets * point + buckets.div_ceil(8)) + buckets.div_ceil(run) * (2 * point + TASK)
+    FIXED + threads * (buckets * point + buckets.div_ceil(8)) + buckets.div_ceil(run) * (2 * point + TASK)
 }
 
 /// What a backend of the v3.8 line estimates for itself, with its inputs.
