@@ -168,14 +168,17 @@ pub fn diagnose(series: &Series) -> Diagnosis {
     let view = View::of(series);
     let mut findings = causes::all(&view);
     // What grows will end the run, what stands costs, and a ceiling is what remains when nothing is wrong; among equals the
-    // one that explains most.
+    // one that explains most. Pages that an allocator keeps are none of the ledger's bytes: where nothing sets the process's line,
+    // they keep nobody waiting for them.
+    let lined = series.moments.iter().any(|moment| moment.sample.line.is_some());
     findings.sort_by_key(|finding| {
         let rank = match finding.verdict {
             Verdict::Leak | Verdict::Backlog | Verdict::StuckCharge | Verdict::CardLeak => 0,
             Verdict::Neighbour => 1,
+            Verdict::AllocatorRetention if !lined => 4,
             Verdict::Uncounted | Verdict::AllocatorRetention | Verdict::Fragmentation => 2,
             Verdict::Ceiling => 3,
-            Verdict::Healthy => 4,
+            Verdict::Healthy => 5,
         };
         (rank, std::cmp::Reverse(finding.bytes))
     });
@@ -199,6 +202,8 @@ pub(crate) struct View<'s> {
 const DONE_MIN: u64 = 8;
 /// The quantile of neighbours that sets memory aside that is promised and not touched yet.
 pub(crate) const UNTOUCHED_ASIDE: f64 = 0.9;
+/// Levels below this many bytes are those of any small program.
+const LEVEL_MIN: f64 = 3e6;
 /// Moments before this part of the run are warm-up.
 const WARM_UP: f64 = 0.25;
 
@@ -230,10 +235,10 @@ impl<'s> View<'s> {
         self.trend_of(y, 0.5, true)
     }
 
-    /// The growth of what is unaccounted for. Memory that is promised and not touched yet pulls it down for a while and nothing
-    /// pushes it up for long, so of neighbours a high one counts.
+    /// The growth of what nobody counts. Where only the kernel tells, memory that is promised and not touched yet pulls it down for a
+    /// while and nothing pushes it up for long, so of neighbours a high one counts.
     pub(crate) fn trend_of_unaccounted(&self) -> Option<statistics::Trend> {
-        self.trend_of(unaccounted, UNTOUCHED_ASIDE, false)
+        self.trend_of(uncounted_bytes, UNTOUCHED_ASIDE, false)
     }
 
     fn trend_of(&self, y: impl Fn(&Moment) -> Option<f64>, q: f64, exactly: bool) -> Option<statistics::Trend> {
@@ -255,7 +260,7 @@ impl<'s> View<'s> {
 
     /// What a level must come to, to be worth a word.
     pub(crate) fn level_floor(&self) -> f64 {
-        (self.scale * 0.04).max(6e6)
+        (self.scale * 0.04).max(LEVEL_MIN)
     }
 
     pub(crate) fn rate(&self, slope: statistics::Slope) -> Rate {
@@ -288,6 +293,20 @@ pub(crate) fn live(moment: &Moment) -> Option<f64> {
 /// What it has and the ledger does not count; negative where more is promised than is there.
 pub(crate) fn unaccounted(moment: &Moment) -> Option<f64> {
     Some(live(moment)? - moment.held as f64)
+}
+
+/// What is in use and the ledger does not count, whether it is touched or not: what the allocator has handed out, and what is resident
+/// beyond all that it has, less what is held. Where the allocator does not tell that, what is unaccounted for.
+///
+/// It is sharper than [`unaccounted`]: pages that a buffer of the books touches at last, or that a program gets back untouched, are no
+/// growth here.
+pub(crate) fn uncounted_bytes(moment: &Moment) -> Option<f64> {
+    let Some((allocated, whole)) = moment.sample.allocator.as_ref().and_then(|allocator| {
+        Some((allocator.allocated_bytes as f64, allocator.resident_bytes.or(allocator.mapped_bytes)? as f64))
+    }) else {
+        return unaccounted(moment);
+    };
+    Some(allocated + (truth(moment)? - whole).max(0.0) - moment.held as f64)
 }
 
 /// Bytes in words, with their sign.

@@ -135,13 +135,13 @@ impl Drop for Neighbour {
 }
 
 fn beside(world: &World, dice: &mut Dice, after: f64, seconds: f64) {
-    let share = 0.86 + 0.06 * dice.part();
-    let own = world.workers * world.bytes + (30 << 20);
-    let bytes = (MACHINE_BYTES as f64 * share) as u64 - own.min(200 << 20);
+    // It leaves 3 to 8 %, this process's own being there as well.
+    let share = 0.92 + 0.05 * dice.part();
     std::thread::scope(|scope| {
         let neighbour = scope.spawn(move || {
             sleep(world.length.mul_f64(after));
-            let neighbour = Neighbour::start(bytes + own.min(200 << 20) / 2, seconds);
+            let own = resident_bytes(u64::from(std::process::id())).unwrap_or(0);
+            let neighbour = Neighbour::start((MACHINE_BYTES as f64 * share) as u64 - own.min(200 << 20), seconds);
             while !world.is_over() {
                 sleep(Duration::from_millis(20));
             }
@@ -195,7 +195,8 @@ fn card_leak_beside_work(world: &World, dice: &mut Dice) {
 
 /// More workers than memory.
 fn ceiling(world: &World, dice: &mut Dice, jobs: f64, more: impl Fn(&World, &mut Dice, u64) + Sync) {
-    let room = world.bytes as f64 * (1.0 + world.noise) * jobs;
+    // For the largest job at least, and for so many of the usual size.
+    let room = (world.bytes as f64 * jobs).max(world.bytes as f64 * (1.01 + world.noise));
     world.ledger.resize(Space::HOST, Bytes(room as u64)).expect("the budget names it");
     world.jobs(dice, more);
 }

@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 use crate::sample::Sample;
 use crate::trace::{Event, What};
+use winding::WindDown;
+
+mod winding;
 
 /// The most moments kept.
 pub const MOMENTS_MAX: usize = 4096;
@@ -75,6 +78,11 @@ pub struct Rest {
     pub returned: u64,
     /// Where in the source it was asked for, where that is known.
     pub place: Option<Arc<str>>,
+    /// When it came back, in nanoseconds since the ledger was made: only when nothing new was begun any more, as where a program
+    /// that ends drops what it had kept. `None`: it is still there.
+    pub until: Option<u64>,
+    /// How many jobs had ended when it came to rest.
+    pub jobs_before: u64,
     /// What kind of rest.
     pub kind: RestKind,
 }
@@ -97,7 +105,7 @@ pub enum RestKind {
 pub struct Series {
     /// Moments, in order.
     pub moments: Vec<Moment>,
-    /// Who holds something at the end, longest first.
+    /// Who holds something at the end, or had held it for long when nothing new was begun any more; longest first.
     pub rests: Vec<Rest>,
     /// How long free-standing reservations had lived that came to their end, in nanoseconds: the last few hundred.
     pub reserved_times: Vec<u64>,
@@ -105,6 +113,8 @@ pub struct Series {
     pub ended_times: Vec<u64>,
     /// How long jobs that ended had been in flight, in nanoseconds: the last few hundred.
     pub job_times: Vec<u64>,
+    /// When the last job was begun, in nanoseconds since the ledger was made; `None` where there was none.
+    pub last_begun: Option<u64>,
 }
 
 /// Keeps the books.
@@ -112,6 +122,8 @@ pub struct Series {
 pub struct Books {
     owners: HashMap<u64, Owner>,
     totals: BTreeMap<Space, u64>,
+    /// What was held in host memory, and until when, for the last changes: a sample takes a while, in which others go on.
+    held_until: VecDeque<(u64, u64)>,
     /// Stages that tell when they begin: what is granted waits until then.
     begin_told: HashMap<Arc<str>, ()>,
     jobs_done: u64,
@@ -124,6 +136,9 @@ pub struct Books {
     reserved_times: VecDeque<u64>,
     ended_times: VecDeque<u64>,
     job_times: VecDeque<u64>,
+    wind_down: WindDown,
+    /// When the last job was begun.
+    last_begun: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,6 +168,8 @@ struct Owner {
     waits: bool,
     /// Since when it has been in its state.
     since: u64,
+    /// How many jobs had ended then.
+    jobs_before: u64,
     /// Since when it has held something.
     held_since: u64,
     /// When it last got something.
@@ -237,17 +254,35 @@ impl Books {
             ended: false,
             waits: false,
             since: time,
+            jobs_before: self.jobs_done,
             held_since: time,
             grown: time,
             returned: 0,
             held: BTreeMap::new(),
             place: None,
         });
+        let jobs_done = self.jobs_done;
         let enter = |owner: &mut Owner, state| {
             if owner.state != state {
-                (owner.state, owner.since) = (state, time);
+                (owner.state, owner.since, owner.jobs_before) = (state, time, jobs_done);
             }
         };
+        let begins = match what {
+            What::Submitted => true,
+            What::Granted | What::Forced => owner.is_job && owner.stage.is_none(),
+            What::Changed { delta, .. } => *delta > 0 && !owner.is_job && owner.held.is_empty(),
+            _ => false,
+        };
+        let of_job = owner.is_job || matches!(what, What::Submitted);
+        if begins && of_job {
+            self.last_begun = Some(time);
+        }
+        if begins && self.wind_down.ends(of_job) {
+            let (reserved, ended) = self.wind_down.taken_back();
+            reserved.into_iter().for_each(|time| remember(&mut self.reserved_times, time));
+            ended.into_iter().for_each(|time| remember(&mut self.ended_times, time));
+        }
+        let rested = WindDown::is_long(owner, time).then(|| (owner.state, rest(owner)));
         match what {
             What::Submitted => owner.is_job = true,
             What::Asked => owner.waits = true,
@@ -280,6 +315,12 @@ impl Books {
                 if let Some(space) = Space::of(space) {
                     let before = owner.held.is_empty();
                     let total = self.totals.entry(space).or_default();
+                    if space == Space::Host && *delta < 0 {
+                        if self.held_until.len() == TIMES_KEPT {
+                            self.held_until.pop_front();
+                        }
+                        self.held_until.push_back((time, *total));
+                    }
                     *total = total.saturating_add_signed(*delta);
                     let key = (space, class.clone());
                     let held = owner.held.entry(key.clone()).or_default();
@@ -313,12 +354,20 @@ impl Books {
             }
             _ => {}
         }
+        if let Some((state, Some(rest))) = rested
+            && !owner.residency
+            && (owner.state != state || owner.host() == 0)
+        {
+            self.wind_down.came_back(rest, time);
+        }
         if owner.ended && owner.held.is_empty() {
-            let rested = time.saturating_sub(if owner.is_job { owner.since } else { owner.held_since });
-            match (owner.is_job, what) {
-                (false, _) => remember(&mut self.reserved_times, rested),
+            let is_job = owner.is_job;
+            let lasted = time.saturating_sub(if is_job { owner.since } else { owner.held_since });
+            match (is_job, what) {
                 (true, What::Ended) => {}
-                (true, _) => remember(&mut self.ended_times, rested),
+                _ if WindDown::is_long_for(lasted, time) => self.wind_down.lasted(is_job, lasted),
+                (false, _) => remember(&mut self.reserved_times, lasted),
+                (true, _) => remember(&mut self.ended_times, lasted),
             }
             self.owners.remove(&subject.id);
         }
@@ -330,11 +379,16 @@ impl Books {
         if !self.samples.is_multiple_of(self.stride.max(1)) {
             return;
         }
+        // What has just been returned may still have been there when it was looked at, and what has just been granted may not: of
+        // what was held meanwhile, the most.
+        let now = self.totals.get(&Space::Host).copied().unwrap_or(0);
+        let meanwhile = self.held_until.iter().filter(|(until, _)| *until >= sample.time).map(|(_, held)| *held).max();
+        self.held_until.clear();
         let mut moment = Moment {
             time: sample.time,
             jobs_done: self.jobs_done,
             reservations_done: self.reservations_done,
-            held: self.totals.get(&Space::Host).copied().unwrap_or(0),
+            held: meanwhile.unwrap_or(0).max(now),
             limit: sample.ledger_limit.or(self.limit),
             ..Moment::default()
         };
@@ -375,16 +429,31 @@ impl Books {
         }
     }
 
-    /// The run until now.
+    /// The run until now, without the moments in which a program that ends puts its things away.
     pub fn series(&self) -> Series {
         let mut rests: Vec<Rest> = self.owners.values().filter(|owner| !owner.residency).filter_map(rest).collect();
+        rests.extend(self.wind_down.rests().cloned());
         rests.sort_unstable_by(|a, b| (a.since, &a.who).cmp(&(b.since, &b.who)));
         Series {
-            moments: self.moments.clone(),
+            moments: self.moments[..self.moments_of_work()].to_vec(),
             rests,
             reserved_times: self.reserved_times.iter().copied().collect(),
             ended_times: self.ended_times.iter().copied().collect(),
             job_times: self.job_times.iter().copied().collect(),
+            last_begun: self.last_begun,
+        }
+    }
+
+    /// How many of the moments there are up to the last job's beginning, where all have ended. What lasts long after it tells
+    /// something too, and stays.
+    fn moments_of_work(&self) -> usize {
+        let (Some(first), Some(last)) = (self.moments.first(), self.moments.last()) else { return 0 };
+        let last_begun = self.last_begun.unwrap_or(last.time);
+        let brief = last.time.saturating_sub(last_begun) < last.time.saturating_sub(first.time) / 10;
+        if last.in_flight == 0 && brief {
+            self.moments.partition_point(|moment| moment.time <= last_begun)
+        } else {
+            self.moments.len()
         }
     }
 }
@@ -407,6 +476,8 @@ fn rest(owner: &Owner) -> Option<Rest> {
         grown: owner.grown,
         returned: owner.returned,
         place: owner.place.clone(),
+        until: None,
+        jobs_before: owner.jobs_before,
         kind,
     })
 }

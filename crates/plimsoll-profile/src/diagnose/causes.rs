@@ -25,7 +25,7 @@ pub(super) fn all(view: &View<'_>) -> Vec<Finding> {
 }
 
 /// The part of the machine, or of the control group, that is left when memory is said to be short.
-const SHORT: f64 = 0.10;
+const SHORT: f64 = 0.12;
 /// What others must have taken since the beginning, as a part of all there is.
 const TAKEN: f64 = 0.03;
 

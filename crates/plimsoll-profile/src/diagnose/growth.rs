@@ -5,7 +5,7 @@ use plimsoll::Bytes;
 use super::books::{Moment, Rest, RestKind, Series};
 use super::causes::last_part;
 use super::statistics::{Trend, median, quantile};
-use super::{Finding, Verdict, View, live, signed, truth, unaccounted};
+use super::{Finding, Verdict, View, live, signed, truth, unaccounted, uncounted_bytes};
 
 /// A growth that is certain, goes on, and comes to something.
 fn growing(view: &View<'_>, y: impl Fn(&Moment) -> Option<f64>) -> Option<Trend> {
@@ -18,8 +18,12 @@ fn worth_a_word(view: &View<'_>, trend: Option<Trend>) -> Option<Trend> {
 
 /// Something that the ledger counts grows, and its growth makes a good part of it.
 fn piling_up(view: &View<'_>, y: impl Fn(&Moment) -> Option<f64>) -> Option<Trend> {
-    let end = median(last_part(&view.series.moments).iter().filter_map(&y));
-    worth_a_word(view, view.trend_exact(y)).filter(|trend| trend.growth >= PILE * end)
+    // What is left when nothing new is made any more only shrinks.
+    let begun = view.series.last_begun.unwrap_or(u64::MAX);
+    let made = view.series.moments.partition_point(|m| m.time <= begun);
+    let end = median(last_part(&view.series.moments[..made]).iter().filter_map(&y));
+    worth_a_word(view, view.trend_exact(|m| y(m).filter(|_| m.time <= begun)))
+        .filter(|trend| trend.growth >= PILE * end)
 }
 
 /// The part of what is there in the end that must have come after the warm-up.
@@ -27,7 +31,8 @@ const PILE: f64 = 0.3;
 
 /// Memory that the ledger does not count grows.
 pub(super) fn leak(view: &View<'_>) -> Option<Finding> {
-    let heap = worth_a_word(view, view.trend_of_unaccounted());
+    let heap =
+        worth_a_word(view, view.trend_of_unaccounted()).filter(|trend| trend.growth >= SWING * swing(view, trend));
     let files = growing(view, |m| Some(m.sample.process?.file_bytes as f64));
     let (trend, what) = match (heap, files) {
         (Some(heap), _) => (heap, "memory that the ledger does not count"),
@@ -70,6 +75,17 @@ pub(super) fn leak(view: &View<'_>) -> Option<Finding> {
                     in the second and not in the first is the leak"
                 .to_owned(),
     })
+}
+
+/// A growth of less than this part of what swings anyway is not told from it.
+const SWING: f64 = 0.25;
+
+/// How far what is unaccounted for swings about its trend.
+fn swing(view: &View<'_>, trend: &Trend) -> f64 {
+    let moments = view.x.iter().zip(&view.series.moments);
+    let steady = moments.skip(view.series.moments.len() - view.steady().len());
+    let about: Vec<f64> = steady.filter_map(|(x, m)| Some(uncounted_bytes(m)? - trend.slope.value * x)).collect();
+    quantile(about.iter().copied(), 0.95) - quantile(about.iter().copied(), 0.05)
 }
 
 /// What lies outside of the allocator.
@@ -175,7 +191,7 @@ fn stuck<'s>(view: &View<'s>) -> Vec<&'s Rest> {
             RestKind::Ended => ended,
             RestKind::Queued(_) | RestKind::Running(_) => return false,
         };
-        let age = last.time.saturating_sub(rest.since) as f64;
+        let age = rest.until.unwrap_or(last.time).saturating_sub(rest.since) as f64;
         // One owner that grows and grows is stuck too, unless it gives back in between as well.
         let turns_over = rest.returned >= rest.bytes;
         rest.grown >= warm && !turns_over && age > 3.0 * usual && age > 0.02 * run as f64
@@ -225,15 +241,23 @@ fn memory_of_stuck(view: &View<'_>, charge: f64) -> (String, String) {
     }
 }
 
-/// Jobs that are in a stage and do not end.
+/// So many jobs must have ended while one was behind its stage: what waits in a queue that is served in order is not forgotten.
+const OVERTAKEN: u64 = 8;
+
+/// Jobs that are in a stage and do not end, or behind one and do not go on while others pass them.
 pub(super) fn hung(view: &View<'_>) -> Option<Finding> {
     let series = view.series;
-    let last = series.moments.last()?.time;
-    let run = last.saturating_sub(series.moments.first()?.time);
+    let (last, jobs_done) = (series.moments.last()?.time, series.moments.last()?.jobs_done);
     let usual = quantile(series.job_times.iter().map(|time| *time as f64), 0.95);
+    // The time is told in moments: when the whole process, or the machine, stood still, nobody hung.
+    let index = |time: u64| series.moments.partition_point(|m| m.time <= time);
     let is_hung = |rest: &&Rest| {
-        let age = last.saturating_sub(rest.since) as f64;
-        matches!(rest.kind, RestKind::Running(_)) && age > 8.0 * usual && age > 0.15 * run as f64
+        let until = rest.until.unwrap_or(last);
+        let part = (index(until) - index(rest.since)) as f64 / series.moments.len() as f64;
+        matches!(rest.kind, RestKind::Running(_) | RestKind::Queued(_))
+            && until.saturating_sub(rest.since) as f64 > 8.0 * usual
+            && part > 0.15
+            && (matches!(rest.kind, RestKind::Running(_)) || rest.jobs_before + OVERTAKEN < jobs_done)
     };
     let hung: Vec<&Rest> = series.rests.iter().filter(is_hung).collect();
     let bytes: u64 = hung.iter().map(|rest| rest.bytes).sum();
@@ -241,8 +265,10 @@ pub(super) fn hung(view: &View<'_>) -> Option<Finding> {
     if series.job_times.len() < 8 || hung.is_empty() || (bytes as f64) < view.growth_floor() {
         return None;
     }
-    let mut evidence =
-        vec![format!("{} jobs have been in their stage for more than 8 times what jobs need", hung.len())];
+    let mut evidence = vec![format!(
+        "{} jobs have been in their stage, or behind it, for more than 8 times what jobs need",
+        hung.len()
+    )];
     evidence.extend(oldest(hung.iter().copied(), series));
     Some(Finding {
         verdict: Verdict::StuckCharge,
@@ -304,9 +330,10 @@ fn oldest<'r>(rests: impl Iterator<Item = &'r Rest>, series: &Series) -> Vec<Str
     let mut rests: Vec<&Rest> = rests.collect();
     rests.sort_by_key(|rest| rest.since);
     let line = |rest: &Rest| {
-        let seconds = now.saturating_sub(rest.since) as f64 / 1e9;
+        let seconds = rest.until.unwrap_or(now).saturating_sub(rest.since) as f64 / 1e9;
         let place = rest.place.as_ref().map_or(String::new(), |place| format!(", asked for at {place}"));
-        format!("{:?} holds {} of {:?} for {seconds:.1} s{place}", rest.who, Bytes(rest.bytes), rest.class)
+        let back = if rest.until.is_some() { ", and returned it only as the program ended" } else { "" };
+        format!("{:?} held {} of {:?} for {seconds:.1} s{place}{back}", rest.who, Bytes(rest.bytes), rest.class)
     };
     rests.into_iter().take(3).map(line).collect()
 }

@@ -2,10 +2,12 @@
 
 use super::causes::last_part;
 use super::statistics::{median, quantile};
-use super::{Finding, Moment, UNTOUCHED_ASIDE, Verdict, View, live, signed, truth, unaccounted};
+use super::{Finding, Moment, UNTOUCHED_ASIDE, Verdict, View, live, signed, truth, unaccounted, uncounted_bytes};
 
 /// The part of what is resident that an allocator may keep without a word.
-const KEPT: f64 = 0.25;
+const KEPT: f64 = 0.4;
+/// The quantile of what is kept that stands for the least of it; the few moments below may be torn readings.
+const LEAST: f64 = 0.05;
 /// The part of what is in use that may be lost in pages of partial use.
 const LOST: f64 = 0.25;
 
@@ -13,21 +15,19 @@ const LOST: f64 = 0.25;
 const NEARLY_ALL: f64 = 0.98;
 
 /// The allocator keeps pages that are free.
+///
+/// Any allocator has free pages at any moment: those that one job has just freed and the next one will have. What nobody needs is
+/// what was free at every moment, and had not been wanted again and again before.
 pub(super) fn retention(view: &View<'_>) -> Option<Finding> {
     let last = last_part(&view.series.moments);
-    let told = median(last.iter().filter_map(|m| m.sample.allocator.as_ref()?.kept_bytes()).map(|kept| kept as f64));
+    let told: Vec<f64> = last.iter().filter_map(kept).collect();
     let resident = median(last.iter().filter_map(truth));
-    let knows =
-        last.iter().any(|m| m.sample.allocator.as_ref().is_some_and(|allocator| allocator.kept_bytes().is_some()));
-    let (kept, how) = if knows {
-        (told, "free pages are resident, as the allocator itself says")
-    } else if last.iter().any(|m| super::slack(m).is_some()) {
-        // What glibc has free may be whole pages, or holes between what is in use.
-        (median(last.iter().filter_map(super::slack)), "are free in the allocator and resident")
-    } else {
+    let (kept, how) = if told.is_empty() {
         (unseen_retention(view)?, "stay resident when the ledger's bytes go, and are used again when they come back")
+    } else {
+        (quantile(told, LEAST), "were free and resident at every moment, as the allocator itself says")
     };
-    if kept < KEPT * resident || kept < view.level_floor() {
+    if kept < KEPT * resident || kept < view.level_floor() || comes_again(view, kept) {
         return None;
     }
     let name = last.iter().find_map(|m| Some(m.sample.allocator.as_ref()?.name.clone())).unwrap_or_default();
@@ -79,6 +79,26 @@ fn unseen_retention(view: &View<'_>) -> Option<f64> {
     (idle > 0.5 * when_low && when_low > 0.5 * (high - low) && when_high < 0.5 * when_low).then_some(when_low)
 }
 
+/// What an allocator has free in memory: by jemalloc's or glibc's own word, and not more than is resident beyond what is in use.
+/// (Pages that were freed untouched are free by their word, and take no memory.)
+fn kept(moment: &Moment) -> Option<f64> {
+    let allocator = moment.sample.allocator.as_ref()?;
+    let Some(kept) = allocator.kept_bytes() else { return super::slack(moment) };
+    let used = allocator.active_bytes? + allocator.metadata_bytes.unwrap_or(0);
+    Some((kept as f64).min(truth(moment)? - used as f64).max(0.0))
+}
+
+/// Whether a good part of the memory that is kept has been wanted again and again, so that it will be again: then it is the room of a load that
+/// comes and goes. It has not come for less than twice the longest time for which it had stayed away before.
+fn comes_again(view: &View<'_>, kept: f64) -> bool {
+    let usual = median(last_part(&view.series.moments).iter().filter_map(live));
+    let wanted = |m: &&Moment| live(m).is_some_and(|live| live > usual + kept * 0.75);
+    let times: Vec<u64> = view.series.moments.iter().filter(wanted).map(|m| m.time).collect();
+    let away = times.windows(2).map(|two| two[1] - two[0]).max().unwrap_or(0);
+    let (Some(last), Some(end)) = (times.last(), view.series.moments.last()) else { return false };
+    end.time.saturating_sub(*last) < 2 * away
+}
+
 /// Pages stay because a little of each is in use.
 pub(super) fn fragmentation(view: &View<'_>) -> Option<Finding> {
     let last = last_part(&view.series.moments);
@@ -120,20 +140,25 @@ fn is_idle(moment: &Moment) -> bool {
 pub(super) fn uncounted(view: &View<'_>) -> Option<Finding> {
     let steady = view.steady();
     let held = quantile(steady.iter().map(|m| m.held as f64), 0.9);
-    let high = |which: &dyn Fn(&Moment) -> bool| {
-        let values: Vec<f64> = steady.iter().filter(|m| which(m)).filter_map(unaccounted).collect();
-        (values.len() >= 8).then(|| quantile(values, NEARLY_ALL))
-    };
-    // Without a moment of rest, the moments with least in flight.
-    let rest = idle(view).fold(f64::NEG_INFINITY, f64::max);
     let fewest = quantile(steady.iter().map(|m| m.held as f64), 0.1);
-    let (base, with_least) = if rest.is_finite() { (rest, 0.0) } else { (high(&|m| m.held as f64 <= fewest)?, fewest) };
-    let mut busy = high(&|m| m.held as f64 > with_least && !is_idle(m))?;
+    // Without moments of rest, those with least in flight.
+    let rests = steady.iter().filter(|m| is_idle(m)).count() >= RESTS_MIN;
+    let with_least = if rests { 0.0 } else { fewest };
+    let is_low = |m: &Moment| if rests { is_idle(m) } else { m.held as f64 <= fewest };
+    let is_busy = |m: &Moment| !is_idle(m) && m.held as f64 > with_least;
+    // What is promised and not touched yet hides it, where the allocator does not tell; only moments of rest are free of that.
+    let more_than = |is_busy: &dyn Fn(&Moment) -> bool| match rests {
+        true => more_than(steady, &is_low, is_busy),
+        false => more_at_most(steady, &is_low, is_busy),
+    };
+    let mut found = more_than(&is_busy)?;
     // A stage that runs seldom shows only while it runs.
     for stage in stages(steady) {
-        busy = busy.max(high(&|m| in_stage(m, &stage).is_some()).unwrap_or(busy));
+        let more = more_than(&|m| is_busy(m) && in_stage(m, &stage).is_some());
+        found = more.filter(|more| more.0 > found.0).unwrap_or(found);
     }
-    let amount = busy - base;
+    let (amount, base) = found;
+    let busy = base + amount;
     if amount < view.level_floor() || amount < 0.03 * (held - with_least) {
         return None;
     }
@@ -174,6 +199,48 @@ pub(super) fn uncounted(view: &View<'_>) -> Option<Finding> {
             signed(amount)
         ),
     })
+}
+
+/// Fewer moments of rest than these are an accident.
+const RESTS_MIN: usize = 4;
+/// Busy moments that a quiet one is compared with, before and after it.
+const AROUND: usize = 20;
+
+/// By how much more is unaccounted for at busy moments than at the quiet ones between them, and how much at those. Each quiet moment is
+/// compared with the busy ones around it, so that what grows slowly beside does not count; the median of them is taken.
+fn more_than(
+    moments: &[Moment],
+    is_low: &dyn Fn(&Moment) -> bool,
+    is_busy: &dyn Fn(&Moment) -> bool,
+) -> Option<(f64, f64)> {
+    let of = |which: &dyn Fn(&Moment) -> bool| -> Vec<(usize, f64)> {
+        let moments = moments.iter().enumerate().filter(|(_, m)| which(m));
+        moments.filter_map(|(at, m)| Some((at, uncounted_bytes(m)?))).collect()
+    };
+    let (low, busy) = (of(is_low), of(is_busy));
+    if low.is_empty() || busy.len() < 8 {
+        return None;
+    }
+    let more = low.iter().map(|(at, value)| {
+        let next = busy.partition_point(|(busy, _)| busy < at);
+        let around = &busy[next.saturating_sub(AROUND)..busy.len().min(next + AROUND)];
+        quantile(around.iter().map(|(_, busy)| *busy), NEARLY_ALL) - value
+    });
+    Some((median(more), median(low.iter().map(|(_, value)| *value))))
+}
+
+/// The same with the most at both.
+fn more_at_most(
+    moments: &[Moment],
+    is_low: &dyn Fn(&Moment) -> bool,
+    is_busy: &dyn Fn(&Moment) -> bool,
+) -> Option<(f64, f64)> {
+    let at = |which: &dyn Fn(&Moment) -> bool, q| {
+        let values: Vec<f64> = moments.iter().filter(|m| which(m)).filter_map(uncounted_bytes).collect();
+        (values.len() >= 8).then(|| quantile(values, q))
+    };
+    let base = at(is_low, NEARLY_ALL)?;
+    Some((at(is_busy, NEARLY_ALL)? - base, base))
 }
 
 /// The stages that ran.

@@ -3,7 +3,7 @@
 /// The most points that a slope is computed from; more are put together, neighbour with neighbour.
 const BINS: usize = 36;
 /// Neighbours that are put together where there are points enough.
-const BIN_OF: usize = 10;
+const BIN_OF: usize = 6;
 /// The part of a run that is warm-up, whatever it looks like.
 const WARM_UP: f64 = 0.25;
 /// Fewer points than this have no trend.
@@ -62,6 +62,10 @@ pub fn quantile(values: impl IntoIterator<Item = f64>, q: f64) -> f64 {
 /// The slope of `y` over `x`, with the interval that `z` standard deviations of Kendall's statistic give. Neighbours in time
 /// resemble each other, which makes any such interval too narrow: it is widened by what is left of it in the residuals.
 pub fn slope(points: &[(f64, f64)], z: f64) -> Option<Slope> {
+    slope_of(points, z, inflation)
+}
+
+fn slope_of(points: &[(f64, f64)], z: f64, inflation: impl Fn(&[(f64, f64)], f64) -> f64) -> Option<Slope> {
     let mut slopes = Vec::with_capacity(points.len() * points.len() / 2);
     for (i, (x0, y0)) in points.iter().enumerate() {
         slopes.extend(points[i + 1..].iter().filter(|(x, _)| x != x0).map(|(x, y)| (y - y0) / (x - x0)));
@@ -112,7 +116,8 @@ pub fn trend(points: &[(f64, f64)], q: f64, exactly: bool) -> Option<Trend> {
     if bins.len() < POINTS_MIN {
         return None;
     }
-    let whole = slope(&bins, Z_OVERALL)?;
+    // What is counted has no noise that neighbours could share: what its residuals share is the growth's own shape.
+    let whole = if exactly { slope_of(&bins, Z_OVERALL, |_, _| 1.0)? } else { slope(&bins, Z_OVERALL)? };
     let growth = whole.value * (bins.last()?.0 - bins.first()?.0);
     let clear = if exactly { 0.0 } else { CLEAR };
     let goes_on = whole.low > clear * whole.value.abs() && !slowed(&bins, &whole, exactly);

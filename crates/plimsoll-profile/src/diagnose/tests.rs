@@ -2,7 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use std::sync::Arc;
+
 use super::*;
+use crate::sample::Sample;
+use crate::sample::allocator::AllocatorMemory;
+use crate::sample::process::ProcessMemory;
+use crate::trace::{Event, Subject, What};
 use world::{Heap, Plant, Random, World};
 
 mod world;
@@ -110,4 +116,105 @@ fn every_verdict_is_right_on_a_random_family() {
         let count = wrong.iter().filter(|text| text.starts_with(&format!("{} (", kind.0))).count() as u64;
         assert!(count * 8 <= seeds(), "{}: {count} of {} wrong", kind.0, seeds());
     }
+}
+
+/// A ledger that is told of by hand.
+#[derive(Default)]
+struct Told {
+    books: Option<Books>,
+    held: u64,
+}
+
+impl Told {
+    fn event(&mut self, time: u64, (id, is_job): (u64, bool), stage: Option<&str>, what: What) {
+        let name: Arc<str> = format!("number {id}").into();
+        let subject = Some(Subject { id, name, is_job, stage: stage.map(Arc::from) });
+        self.books.get_or_insert_with(Books::new).event(&Event { sequence: None, time, subject, what });
+    }
+
+    fn changed(&mut self, time: u64, whose: (u64, bool), delta: i64) {
+        self.held = self.held.saturating_add_signed(delta);
+        let what = What::Changed { class: "results".into(), space: "host".into(), delta, held: self.held };
+        self.event(time, whose, whose.1.then_some("make"), what);
+    }
+
+    /// A sample of this time: all that is held is resident, and this much was handed out.
+    fn sample(&mut self, time: u64, allocated: u64) {
+        let process =
+            ProcessMemory { resident_bytes: allocated, anonymous_bytes: allocated, ..ProcessMemory::default() };
+        let allocator = AllocatorMemory {
+            name: "jemalloc".to_owned(),
+            allocated_bytes: allocated,
+            active_bytes: Some(allocated),
+            resident_bytes: Some(allocated),
+            ..AllocatorMemory::default()
+        };
+        let sample = Sample { time, process: Some(process), allocator: Some(allocator), ..Sample::default() };
+        self.books.get_or_insert_with(Books::new).sample(sample);
+    }
+
+    fn job(&mut self, id: u64, time: u64) {
+        self.event(time, (id, true), None, What::Submitted);
+        self.event(time, (id, true), Some("make"), What::Granted);
+        self.changed(time, (id, true), 4 << 20);
+        self.sample(time + 5, self.held);
+        self.event(time + 9, (id, true), Some("make"), What::StageEnded);
+        self.changed(time + 9, (id, true), -(4 << 20));
+        self.event(time + 9, (id, true), None, What::Ended);
+    }
+}
+
+/// A program that ends in order returns also what had been stuck; the verdict is that of the run, not of its last moment.
+#[test]
+fn what_comes_back_only_as_the_program_ends_was_stuck() {
+    let mut told = Told::default();
+    for job in 0..200_u64 {
+        told.job(job, 1000 + job * 10);
+        if job % 4 == 0 {
+            told.changed(1000 + job * 10 + 9, (1000 + job, false), 1 << 20);
+        }
+    }
+    for job in (0..200_u64).step_by(4) {
+        told.changed(3005, (1000 + job, false), -(1 << 20));
+        told.event(3005, (1000 + job, false), None, What::Ended);
+    }
+    told.sample(3006, told.held);
+    let diagnosis = diagnose(&told.books.unwrap().series());
+    assert_eq!(diagnosis.verdict(), Verdict::StuckCharge, "{diagnosis}");
+    assert!(diagnosis.finding.evidence.iter().any(|line| line.contains("only as the program ended")), "{diagnosis}");
+}
+
+/// What is returned while a sample is taken was there when it was looked at: else every such moment would look as if a job held more
+/// than it declares.
+#[test]
+fn what_goes_while_a_sample_is_taken_is_counted_in_it() {
+    let mut told = Told::default();
+    told.changed(1, (1, true), 8 << 20);
+    told.changed(12, (1, true), -(8 << 20));
+    told.sample(10, 8 << 20);
+    told.sample(20, 0);
+    let held: Vec<u64> = told.books.unwrap().series().moments.iter().map(|moment| moment.held).collect();
+    assert_eq!(held, [8 << 20, 0]);
+}
+
+/// A job that is forgotten behind its stage is stuck when others pass it; when all stand still together, nobody is.
+#[test]
+fn a_job_that_others_pass_is_stuck() {
+    let mut told = Told::default();
+    told.event(0, (9999, true), Some("make"), What::Granted);
+    told.changed(0, (9999, true), 16 << 20);
+    told.event(1, (9999, true), Some("make"), What::StageEnded);
+    (0..100).for_each(|job| told.job(job, 10 + job * 10));
+    let diagnosis = diagnose(&told.books.unwrap().series());
+    assert_eq!(diagnosis.verdict(), Verdict::StuckCharge, "{diagnosis}");
+
+    let mut told = Told::default();
+    (0..100).for_each(|job| told.job(job, 10 + job * 10));
+    told.event(1010, (9999, true), Some("make"), What::Granted);
+    told.changed(1010, (9999, true), 16 << 20);
+    told.event(1011, (9999, true), Some("make"), What::StageEnded);
+    // The whole process is stopped for as long as it had run.
+    told.sample(2500, told.held);
+    let diagnosis = diagnose(&told.books.unwrap().series());
+    assert_eq!(diagnosis.verdict(), Verdict::Healthy, "{diagnosis}");
 }

@@ -69,7 +69,8 @@ fn what_a_killed_process_recorded_is_read() {
     assert!(mark.in_words().contains("\"partition "), "{}", mark.in_words());
     // Who held what at the end, and where it was asked for.
     let last = series.moments.last().unwrap();
-    assert_eq!(last.held, series.rests.iter().map(|rest| rest.bytes).sum::<u64>());
+    let there = series.rests.iter().filter(|rest| rest.until.is_none());
+    assert!(last.held >= there.map(|rest| rest.bytes).sum::<u64>(), "{series:?}");
     assert!(last.held >= 20 << 20);
 }
 

@@ -119,6 +119,20 @@ impl<W: Write> JsonLines<W> {
         sync::lock(&self.output).error.take()
     }
 
+    /// Writes out what is buffered, also where somebody still holds the ledger that writes here: a reservation that was forgotten, for
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// The error that ended the writing, unless it was [taken](JsonLines::take_error); or that of the writer's own flush.
+    pub fn flush(&self) -> io::Result<()> {
+        let mut output = sync::lock(&self.output);
+        match output.error.take() {
+            Some(error) => Err(error),
+            None => output.writer.flush(),
+        }
+    }
+
     /// Writes out what is buffered, and gives the writer back.
     ///
     /// # Errors

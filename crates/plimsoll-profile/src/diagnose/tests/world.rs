@@ -264,7 +264,7 @@ impl<'w> Play<'w> {
         let world = self.world;
         let source = world.jobs as f64 * world.seconds[0] / world.workers as f64;
         match world.plant {
-            Plant::Bursts { .. } => source * 2.0,
+            Plant::Bursts { .. } | Plant::Uncounted { .. } => source * 2.0,
             Plant::Backlog { factor } => source * (1.0 + factor) / 2.0,
             _ => source,
         }
@@ -313,8 +313,17 @@ impl<'w> Play<'w> {
         self.books
     }
 
+    /// In how many bursts jobs come, if they do. What jobs hold beyond their word shows only against moments without any.
+    fn bursts(&self) -> Option<f64> {
+        match self.world.plant {
+            Plant::Bursts { count } => Some(count),
+            Plant::Uncounted { .. } => Some(8.0),
+            _ => None,
+        }
+    }
+
     fn next_burst(&self) -> f64 {
-        let Plant::Bursts { count } = self.world.plant else { return f64::INFINITY };
+        let Some(count) = self.bursts() else { return f64::INFINITY };
         if self.started >= self.world.jobs {
             return f64::INFINITY;
         }
@@ -323,7 +332,7 @@ impl<'w> Play<'w> {
     }
 
     fn open(&self) -> bool {
-        let Plant::Bursts { count } = self.world.plant else { return true };
+        let Some(count) = self.bursts() else { return true };
         let burst = self.length() / count;
         (self.now / burst).fract() < 0.5
     }
