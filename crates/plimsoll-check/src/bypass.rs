@@ -79,5 +79,7 @@ fn is_short_only_in_its_child(setup: &Setup<'_>, facts: &Facts, waiter: &OwnerFa
         }
     }
     let need = waiter.need.as_ref().expect("it waits");
-    lifted.fits(need) && lifted.with_granted(waiter.actor).some_order_finishes()
+    let can_be_served = |facts: &Facts| facts.fits(need) && facts.with_granted(waiter.actor).some_order_finishes();
+    // Who could be served as it is, is short of nothing, and loses what is taken before it.
+    can_be_served(&lifted) && !can_be_served(facts)
 }

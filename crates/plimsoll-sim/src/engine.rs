@@ -9,6 +9,7 @@
 //! shipped `LedgerState`, the shipped pacer and the shipped queue order, call for call as the pipeline does; `peers` drives the
 //! policies of other engines. Everything is integers and happens in one order, so that a seed gives the same run everywhere.
 
+mod bypass;
 mod clock;
 mod core;
 mod memory;

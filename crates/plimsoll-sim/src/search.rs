@@ -1,6 +1,6 @@
 //! The search for trouble: random worlds under our own policy, with the invariants looked at after every event.
 //!
-//! Times, sizes, orders of arrival, residencies, devices, limits that change, stages that fail and jobs that are given up are
+//! Times, sizes, orders of arrival, residencies, devices and their loss, limits that change, stages that fail and jobs that are given up are
 //! all chance, from one seed for each world, which is enough to see it again. What breaks is told with its seed; so are the
 //! worlds with the worst backlog and the longest wait.
 
@@ -127,12 +127,17 @@ pub fn world(seed: u64) -> (Workload, Trouble) {
     // Limits go up and down again, never below what the largest job needs: then nothing may be refused.
     let resizes: Vec<(u64, u64)> =
         (0..dice.below(5)).map(|_| (dice.below(400_000_000_000), least + reserve + dice.below(4 * least))).collect();
-    let trouble = Trouble {
+    let mut trouble = Trouble {
         resizes,
         cancelled_of_a_thousand: if dice.one_in(2) { dice.below(100) } else { 0 },
         check: true,
         ..Trouble::default()
     };
+    // In some worlds devices are lost, and in some of them all are.
+    if dice.one_in(2) {
+        let lost = (0..devices).filter(|_| !dice.one_in(3)).collect::<Vec<_>>();
+        trouble.losses = lost.into_iter().map(|device| (dice.below(200_000_000_000), device)).collect();
+    }
     let name = format!("world {seed}");
     (Workload { name, machine, residencies, circuits, streams, policy, seed }, trouble)
 }

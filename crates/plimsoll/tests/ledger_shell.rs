@@ -277,6 +277,34 @@ fn a_childs_limit_binds_the_child_and_holds_back_nobody_else() {
     assert!(root.snapshot().is_empty());
 }
 
+/// A request of a child that is short of nothing when its turn has not come, only later in the order than one of a higher priority,
+/// is passed like any other: no limit of its child's holds it up.
+#[test]
+fn a_childs_request_that_could_be_served_is_not_passed_for_nothing() {
+    use plimsoll::ledger::state::{AccountId, LedgerState, Outcome};
+    let mut state = LedgerState::new(&Budget::new().space(Space::HOST, Bytes(4)).bypass(1));
+    let child = state.open_child(AccountId::ROOT, "tenant".into(), &Budget::new().space(Space::HOST, Bytes(4)));
+    let profile = Profile::new().stage("s", bytes(A, 4), Demand::new());
+    let mut out = Vec::new();
+    let ask = |state: &mut LedgerState, account, priority, out: &mut Vec<Outcome>| {
+        let id = state.submit(account, JobSpec::new("job", profile.clone()).priority(priority)).unwrap();
+        state.enter(0, id, 0, out).unwrap();
+        id
+    };
+    let mut runs = ask(&mut state, AccountId::ROOT, 0, &mut out);
+    assert!(matches!(out.drain(..).next(), Some(Outcome::Granted(..))));
+    let waiter = ask(&mut state, child, 0, &mut out);
+    for passed in 1..=2 {
+        ask(&mut state, AccountId::ROOT, 1, &mut out);
+        state.end_stage(runs, &[(A, Bytes(4))], &mut out);
+        state.end(runs, &mut out);
+        let [Outcome::Granted(next, _)] = out[..] else { panic!("one can be served: {out:?}") };
+        out.clear();
+        assert_eq!(next == waiter, passed == 2, "it is passed once, and then it is its turn");
+        runs = next;
+    }
+}
+
 #[test]
 fn an_urgent_job_is_served_from_the_reserve() {
     let budget = Budget::new().space(Space::HOST, Bytes(10)).urgent_reserve(Space::HOST, Bytes(3)).bypass(0);

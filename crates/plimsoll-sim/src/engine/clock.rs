@@ -22,6 +22,8 @@ pub(super) enum Due {
     Again(u32),
     /// This limit is set.
     Resize(u32),
+    /// This device is lost.
+    Lose(u16),
     /// A piece of what a stage grows by is there, for the timeline.
     Grown(u32),
 }

@@ -101,6 +101,8 @@ pub(super) struct Core<'a> {
     pub(super) recorder: Option<Recorder<'a>>,
     /// The timeline is of what is really held, not of what a ledger charges.
     is_peer: bool,
+    /// Devices that were lost: what runs on them fails.
+    pub(super) lost_devices: Vec<u16>,
     proofs: Slab<Proof>,
     workers_free: u64,
     queue: BinaryHeap<Reverse<(Rank, u32)>>,
@@ -150,6 +152,7 @@ impl<'a> Core<'a> {
             random: Random::new(workload.seed),
             recorder: options.timeline.map(Recorder::new),
             is_peer,
+            lost_devices: Vec::new(),
             proofs: Slab::new(),
             workers_free: machine.workers,
             queue: BinaryHeap::new(),
@@ -458,10 +461,11 @@ impl<'a> Core<'a> {
         clocks.press(now, -plan.pressure);
         job.runs = false;
         job.is_granted = false;
-        let failed = plan.failing_ppb > 0 && {
+        let by_chance = plan.failing_ppb > 0 && {
             let bits = self.random.bits(u64::from(job.stream), job.serial, Use::Failure(u32::from(job.stage)));
             bits % 1_000_000_000 < plan.failing_ppb
         };
+        let failed = by_chance || plan.on.is_on_device() && self.lost_devices.contains(&job.device);
         for &(class, bytes) in &plan.gone {
             memory.sub(class.on(job.device), bytes);
         }

@@ -1,7 +1,8 @@
 //! Plimsoll's own admission: the shipped state machine and the shipped pacer, driven as the pipeline drives them.
 
 use plimsoll::device::preference::{self, Candidate};
-use plimsoll::ledger::state::{AccountId, Kind, LedgerState, Order, Outcome, OwnerId, ResidencyId, Resident};
+use plimsoll::ledger::error::{EnterError, SubmitError};
+use plimsoll::ledger::state::{AccountId, Kind, LedgerState, Order, Outcome, OwnerId, Refusal, ResidencyId, Resident};
 use plimsoll::ledger::{JobSpec, Need};
 use plimsoll::observe::What;
 use plimsoll::pipeline::pacing::{Berth, Layout, Pacer, Pacing, Rope, WorkClass};
@@ -153,8 +154,12 @@ impl<'t> Ours<'t> {
 
     pub(super) fn with_trouble(mut self, core: &mut Core<'_>, trouble: &'t mut Trouble) -> Ours<'t> {
         trouble.certify(core);
+        trouble.stores = self.stores.iter().map(|store| (store.id, store.class)).collect();
         for (at, resize) in trouble.resizes.iter().enumerate() {
             core.clocks.set(0, 0, resize.0, Due::Resize(at as u32));
+        }
+        for &(time, device) in &trouble.losses {
+            core.clocks.set(0, 0, time, Due::Lose(device));
         }
         self.trouble = Some(trouble);
         self
@@ -171,19 +176,29 @@ impl<'t> Ours<'t> {
         let count = core.jobs.iter().filter(waiting).count() as u64;
         let Some(nth) = (bits >> 10).checked_rem(count) else { return };
         let (number, job) = core.jobs.iter().filter(waiting).nth(nth as usize).expect("counted");
-        let (number, job, id) = (number as u32, *job, self.owner_of[number]);
+        let (number, id) = (number as u32, self.owner_of[number]);
+        debug_assert!(!job.runs);
         self.state.withdraw(id, &mut self.out);
+        self.saw(core);
+        self.give_up(core, number);
+        self.hear(core);
+    }
+
+    /// A job that waits for nothing any more ends between two stages.
+    fn give_up(&mut self, core: &mut Core<'_>, number: u32) {
+        let (job, id) = (core.jobs[number as usize], self.owner(number));
         if let Some(before) = job.stage.checked_sub(1) {
             let line = &self.lines[usize::from(job.circuit)];
             let of_device = &line.keep[usize::from(before)];
             let device = usize::from(job.device).min(of_device.len() - 1);
-            for &(class, bytes) in &of_device[device] {
+            for (class, bytes) in of_device[device].clone() {
                 self.state.release(id, class, bytes, &mut self.out);
+                self.saw(core);
             }
         }
         self.state.end(id, &mut self.out);
+        self.saw(core);
         core.give_up(number);
-        self.hear(core);
     }
 
     fn look(&mut self, core: &Core<'_>) {
@@ -198,10 +213,28 @@ impl<'t> Ours<'t> {
 
     fn ask(&mut self, core: &mut Core<'_>, job: u32) {
         let stage = usize::from(core.jobs[job as usize].stage);
-        if let Err(error) = self.state.enter(core.now, self.owner(job), stage, &mut self.out) {
-            core.end = Some(super::End::Refused { why: error.to_string() });
-        }
+        let entered = self.state.enter(core.now, self.owner(job), stage, &mut self.out);
+        self.saw(core);
         core.events += 1;
+        match entered {
+            Ok(()) => {}
+            Err(EnterError::Lost(_)) => self.give_up(core, job),
+            Err(error) => core.end = Some(super::End::Refused { why: error.to_string() }),
+        }
+    }
+
+    /// The ledger was called: whoever counts passings looks.
+    fn saw(&mut self, core: &Core<'_>) {
+        let Some(trouble) = self.trouble.as_mut().filter(|trouble| trouble.check) else { return };
+        let answers = &self.out[trouble.heard..];
+        let (job_of, reserve) = (&self.job_of, trouble.has_reserve);
+        let is_urgent = |id: OwnerId| {
+            let job = job_of.get(id.index()).and_then(|job| core.jobs.get(*job as usize));
+            reserve && job.is_some_and(|job| core.workload.circuits[usize::from(job.circuit)].urgent)
+        };
+        let broken = trouble.bypass.look(core.now, &mut self.state, answers, &trouble.stores, &is_urgent);
+        trouble.broken = trouble.broken.take().or(broken);
+        trouble.heard = self.out.len();
     }
 
     /// Does what the ledger has said.
@@ -209,9 +242,14 @@ impl<'t> Ours<'t> {
         loop {
             while !self.out.is_empty() {
                 core.events += self.out.len() as u64;
+                if let Some(trouble) = &mut self.trouble {
+                    trouble.heard = 0;
+                }
                 for outcome in std::mem::take(&mut self.out) {
                     match outcome {
                         Outcome::Granted(id, _) => self.granted(core, id),
+                        // There is no other device for it.
+                        Outcome::Refused(id, Refusal::Lost(_)) => self.give_up(core, self.job_of[id.index()]),
                         Outcome::Refused(_, refusal) => {
                             core.end = Some(super::End::Refused { why: format!("{refusal:?}") });
                         }
@@ -267,6 +305,7 @@ impl<'t> Ours<'t> {
                 core.memory.sub(store.class_number, store.bytes);
                 let payer = store.payer.take().expect("what is evicted was loaded");
                 self.state.drop_piece(payer, store.class, Bytes(store.bytes), &mut self.out);
+                self.saw(core);
             }
         }
     }
@@ -337,22 +376,25 @@ impl<'t> Ours<'t> {
                 self.ask(core, job);
                 self.hear(core);
             }
+            Err(SubmitError::Lost(_)) => core.give_up(job),
             Err(error) => core.end = Some(super::End::Refused { why: error.to_string() }),
         }
     }
 
     /// The pacer hears of a stage that ended well, and the ledger of its tokens.
-    fn pace(&mut self, circuit: usize, stage: usize, ran: u64, waited: u64) {
+    fn pace(&mut self, core: &Core<'_>, circuit: usize, stage: usize, ran: u64, waited: u64) {
         let line = &mut self.lines[circuit];
         if !line.paced || !line.pacer.stage_ended(line.class, stage, ran, waited) {
             return;
         }
         for rope in 0..line.told.len() {
+            let line = &mut self.lines[circuit];
             let tokens = line.pacer.tokens()[rope];
             if tokens != line.told[rope] {
                 line.told[rope] = tokens;
                 let slots = line.pacer.slots(rope);
                 self.state.resize_slots(line.account, slots, tokens, &mut self.out).expect("opened with them");
+                self.saw(core);
             }
         }
     }
@@ -445,20 +487,24 @@ impl Admission for Ours<'_> {
         let line = &self.lines[circuit];
         let device = usize::from(now.device).min(line.gone[stage].len() - 1);
         self.state.end_stage(id, &line.gone[stage][device], &mut self.out);
+        self.saw(core);
         core.events += 1;
         let last = core.is_last(job);
         if failed {
-            for &(class, bytes) in &line.keep[stage][device] {
+            for at in 0..self.lines[circuit].keep[stage][device].len() {
+                let (class, bytes) = self.lines[circuit].keep[stage][device][at];
                 self.state.release(id, class, bytes, &mut self.out);
+                self.saw(core);
             }
         }
         if !failed {
-            self.pace(circuit, stage, core.now - now.began, now.began - now.granted);
+            self.pace(core, circuit, stage, core.now - now.began, now.began - now.granted);
         }
         if failed || last {
             let how = if failed { "failed" } else { "result" };
             self.state.note_of_job(id, What::Finished { how, late: false });
             self.state.end(id, &mut self.out);
+            self.saw(core);
             core.events += 1;
             core.finish(job, failed);
         } else {
@@ -473,14 +519,23 @@ impl Admission for Ours<'_> {
         if let Due::Loaded(store) = due {
             let id = self.stores[store as usize].id;
             self.state.advance(core.now);
-            if !self.state.loaded(id, &mut self.out) {
+            let wanted = self.state.loaded(id, &mut self.out);
+            self.saw(core);
+            if !wanted {
                 self.carry_out(core, Order::Evict(id));
             }
+            self.hear(core);
+        }
+        if let Due::Lose(device) = due {
+            core.lost_devices.push(device);
+            self.state.retire(Space::device(device), &mut self.out).expect("the budget names it");
+            self.saw(core);
             self.hear(core);
         }
         if let (Due::Resize(at), Some(trouble)) = (due, &self.trouble) {
             let limit = Bytes(trouble.resizes[at as usize].1);
             self.state.resize(AccountId::ROOT, Space::HOST, limit, &mut self.out).expect("the budget names it");
+            self.saw(core);
             self.hear(core);
         }
     }

@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::ledger::state::{Kind, LedgerState, Stand};
+use plimsoll::ledger::state::{Kind, LedgerState, ResidencyId, Stand};
 use plimsoll::pipeline::Certificate;
-use plimsoll::{Bytes, Slots, Space};
+use plimsoll::{Bytes, Class, Slots, Space};
 
+use super::bypass::Bypass;
 use super::core::Core;
 use crate::engine::ours;
+use crate::workload::PolicyKind;
 
 /// What is put in the way of a run under our own policy.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {
     /// New limits of host memory, and when they are set, in nanoseconds.
     pub resizes: Vec<(u64, u64)>,
+    /// Devices that are lost, and when, in nanoseconds.
+    pub losses: Vec<(u64, u16)>,
     /// Of a thousand stage ends, after how many a job that waits is given up.
     pub cancelled_of_a_thousand: u64,
     /// Whether the invariants are looked at after every event.
@@ -28,12 +32,19 @@ pub struct Trouble {
     pub(crate) limit_most: u64,
     /// By circuit: how many jobs may be behind each stage.
     pub(crate) bounds: Vec<Vec<Option<u64>>>,
+    /// The count of passings from outside, and what it has to know: the answers that it has heard, whether there is an urgent
+    /// reserve, the residencies.
+    pub(crate) bypass: Bypass,
+    pub(crate) heard: usize,
+    pub(crate) has_reserve: bool,
+    pub(crate) stores: Vec<(ResidencyId, Class)>,
 }
 
 impl Trouble {
     /// The certificate's bounds, with the largest limit that there ever is: a lowered one takes effect as jobs finish.
     pub(super) fn certify(&mut self, core: &Core<'_>) {
         let limits = ours::budget(core.workload);
+        self.has_reserve = matches!(core.workload.policy.kind, PolicyKind::Plimsoll { urgent_reserve: 1.., .. });
         let host = limits.limit(Space::HOST).unwrap_or_default().0;
         self.limit_most = self.resizes.iter().map(|resize| resize.1).fold(host, u64::max);
         let mut limits = limits.space(Space::HOST, Bytes(self.limit_most));

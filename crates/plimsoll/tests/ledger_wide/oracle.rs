@@ -563,9 +563,10 @@ impl Oracle {
         self.cover_kin(waiter);
         let mut lifted = self.limit;
         lifted[CHILD] = 1 << 40;
-        let safe = self.is_safe(lifted);
+        // Short in its child alone: it could be served with that lifted, and not without.
+        let short_only_there = self.is_safe(lifted) && !self.is_safe(self.limit);
         self.actors = before;
-        safe
+        short_only_there
     }
 
     /// Gives a waiting actor what it asks for.

@@ -270,8 +270,9 @@ impl LedgerState {
         !owner.in_flight() && self.plan_count(id) > 1 && plans.iter().any(differs)
     }
 
-    /// Whether `waiter` could be served at once if the limits of its own child were lifted, and `passer` takes nothing
-    /// from that child: then the passing costs it nothing.
+    /// Whether `waiter` could be served at once if the limits of its own child were lifted, and only then, and `passer` takes
+    /// nothing from that child: then the passing costs it nothing. Who could be served as it is loses what the passer takes:
+    /// one that comes earlier in the order, by its priority, passes it like any other.
     fn is_short_only_in_its_child(&mut self, waiter: OwnerId, passer: OwnerId) -> bool {
         let childs = self.limits_of_its_child(waiter);
         if childs.is_empty() || self.owners[passer.0].claim.iter().any(|(component, _)| childs.contains(&component)) {
@@ -292,12 +293,13 @@ impl LedgerState {
         self.charge(waiter, &more);
         let joins = !self.owners[waiter.0].in_flight();
         let family = if joins { self.join_family(waiter) } else { FamilyBefore::default() };
-        let safe = safety::is_safe(
-            &self.accounts.components,
-            lifted,
-            self.in_flight_and(waiter).map(|index| &self.owners[index]),
-            self.pins(),
-        );
+        let is_safe = |limit: &dyn Fn(&Component) -> u64| {
+            let in_flight = self.in_flight_and(waiter).map(|index| &self.owners[index]);
+            safety::is_safe(&self.accounts.components, limit, in_flight, self.pins())
+        };
+        let as_it_is = |component: &Component| component.limit;
+        let not_short = !mutant!("passed-for-nothing-though-not-short") && is_safe(&as_it_is);
+        let safe = is_safe(&lifted) && !not_short;
         if joins {
             self.leave_family(waiter, family);
         }

@@ -114,6 +114,12 @@ impl LedgerState {
         &self.owners[id.0].holdings
     }
 
+    /// What a waiting request needs beyond what is held, by resource; nothing where none waits.
+    pub fn wants(&self, id: OwnerId) -> Vec<(Resource, u64)> {
+        let owner = &self.owners[id.0];
+        owner.waiting.as_ref().map_or_else(Vec::new, |waiting| owner.missing(waiting.want).into_vec())
+    }
+
     /// One owner; `None` once it has ended and returned everything.
     pub fn owner(&self, id: OwnerId) -> Option<OwnerView> {
         let owner = self.owners.get(id.0)?;
