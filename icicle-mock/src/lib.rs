@@ -20,6 +20,7 @@ mod compute;
 mod devices;
 mod faults;
 mod ffi;
+mod sizes;
 
 pub use devices::*;
 pub use faults::*;

@@ -78,7 +78,7 @@ fn free(icicle: &Icicle, log_size: u32) -> Result<(), String> {
                 scope.copy_in(&key.l[..piece], points.all())?;
                 scope.points_to_standard(CurveGroup::G1, points.all())
             })?;
-            let mut sum = vec![0_u8; 144];
+            let mut sum = [0_u8; 144];
             let (scalars, points, group) = (room.all(), points.all(), CurveGroup::G1);
             let (window, threads, scratch_bytes, sum) = (plan.window, plan.threads, plan.scratch_bytes(), &mut sum[..]);
             owner.call("msm", move |scope| {
@@ -88,7 +88,7 @@ fn free(icicle: &Icicle, log_size: u32) -> Result<(), String> {
         Ok(())
     };
     let outcomes: Vec<Result<(), CallError>> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..FREE_THREADS).map(|_| scope.spawn(&run)).collect();
+        let threads: Vec<_> = (0..FREE_THREADS).map(|_| scope.spawn(run)).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
     println!("\n{FREE_THREADS} threads without admission, each planning with all of the budget ({}):", Bytes(limit));
