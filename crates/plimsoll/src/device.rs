@@ -201,7 +201,10 @@ impl<D: Driver> Clone for Device<D> {
 
 impl<D: Driver> fmt::Debug for Device<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Device").field("number", &self.number()).field("loss", &self.loss()).finish_non_exhaustive()
+        f.debug_struct("Device")
+            .field("number", &self.number())
+            .field("is_lost", &self.crew.lanes.is_lost())
+            .finish_non_exhaustive()
     }
 }
 

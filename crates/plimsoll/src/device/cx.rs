@@ -320,7 +320,7 @@ fn run<D: Driver, R, E>(
     let device = lanes.number;
     let refuse = |error| Ended { result: Err(StageError::Device(error)), left: Vec::new() };
     for &(what, slots) in needed {
-        if grant.slots(slots(device)) == 0 && lanes.loss().is_none() {
+        if grant.slots(slots(device)) == 0 && !lanes.is_lost() {
             let (job, stage) = (grant.job().to_owned(), grant.stage());
             return refuse(DeviceError::NotGranted { job, stage, what, device });
         }

@@ -136,12 +136,28 @@ impl Lanes {
         self.begun.load(Ordering::Relaxed)
     }
 
+    /// Whether the device was given up: to choose among devices.
+    pub(super) fn is_lost(&self) -> bool {
+        // Acquire: partner of the Release in `give_up`.
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    /// Why the device was given up, if it was. Whoever is told may ask to be admitted again at once, and must not be sent here
+    /// another time: by then the ledger has retired the device, whoever found the loss.
     pub(super) fn loss(&self) -> Option<Loss> {
-        // Acquire: partner of the Release in `give_up`, whose lock the next line takes anyway.
-        if !self.is_lost.load(Ordering::Acquire) {
+        if !self.is_lost() {
             return None;
         }
+        if !mutant!("told-before-retired") {
+            self.retire();
+        }
         lock(&self.queue).lost.clone()
+    }
+
+    /// Has the ledger give the device up, unless it has.
+    fn retire(&self) {
+        // Refused only where the budget does not name the device; then nothing is held there.
+        let _ = self.ledger.retire(Space::device(self.number));
     }
 
     /// Why work is not done any more.
@@ -156,18 +172,14 @@ impl Lanes {
     /// end when what they are at has ended.
     pub(super) fn give_up(&self, cause: DriverError) -> Loss {
         let mut queue = lock(&self.queue);
-        if let Some(loss) = &queue.lost {
-            return loss.clone();
-        }
-        let loss = Loss { device: self.number, cause };
-        queue.lost = Some(loss.clone());
+        let loss = queue.lost.get_or_insert(Loss { device: self.number, cause }).clone();
         self.is_lost.store(true, Ordering::Release);
+        // Nobody queues any more: whoever comes second finds nothing here.
         let refused = std::mem::take(&mut queue.work);
         drop(queue);
         self.bell.notify_all();
         // First the ledger, so that nothing is granted here any more, then those who were to be next.
-        // Refused only where the budget does not name the device; then nothing is held there.
-        let _ = self.ledger.retire(Space::device(self.number));
+        self.retire();
         for work in refused {
             work.refuse();
         }

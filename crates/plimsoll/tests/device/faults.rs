@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll::device::simulate::{CardSpec, Clock, Faults, Simulated};
 use plimsoll::device::{Device, DeviceConfig, DeviceError, DriverError, StageError, StartError};
-use plimsoll::{Budget, Bytes, Ledger};
+use plimsoll::{Budget, Bytes, Ledger, Space};
 
 use crate::support::{Bench, MS, input, one_stage, scratch, submit, two_stages};
 
@@ -77,6 +77,23 @@ fn a_device_that_breaks_at_any_call_is_given_up() {
             assert!(calls <= at + 1, "call {at}: a broken device was called again ({calls})");
             drop(ledger);
         }
+    }
+}
+
+/// Or a job that begins again at once is sent there as often as it may begin again, and fails.
+#[test]
+fn who_is_told_of_a_loss_finds_the_device_retired() {
+    for _ in 0..200 {
+        let bench = Bench::with_faults(100, Faults { lost_at: Some(5), ..Faults::default() });
+        std::thread::scope(|scope| {
+            let named = std::thread::Builder::new().name("runs".to_owned());
+            named.spawn_scoped(scope, || run_job(&bench).expect_err("it broke")).expect("a thread");
+            while bench.device.loss().is_none() {
+                std::hint::spin_loop();
+            }
+            let snapshot = bench.ledger.snapshot();
+            assert!(snapshot.space(Space::device(0)).expect("budgeted").retired.is_some(), "{snapshot:?}");
+        });
     }
 }
 

@@ -345,8 +345,8 @@ impl Cell {
         match fault {
             Fault::CancelledBefore => {
                 self.until_parked(STAGES[place]);
+                // It ends while the gate is still shut: now, or when the worker that asked for it has put it down.
                 ticket.cancel();
-                assert!(ticket.has_ended(), "{what}: who waits is cancelled at once");
             }
             Fault::CancelledInside => {
                 has_begun.recv().expect("it begins");
