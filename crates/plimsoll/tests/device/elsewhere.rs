@@ -1,5 +1,7 @@
 //! Pipelines over devices that fail: their jobs go to another device, come again, or go by a smaller plan.
 
+#![expect(clippy::disallowed_types, reason = "tests use plain locks")]
+
 use std::pin::pin;
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake, Waker};
