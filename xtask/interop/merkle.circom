@@ -29,4 +29,4 @@ template MerkleProof(levels) {
     root <== nodes[levels];
 }
 
-component main = MerkleProof(16);
+component main = MerkleProof(4);
