@@ -224,6 +224,11 @@ mod with_metrics {
             ledger.observe(Arc::new(Forward(board.clone())));
             overdraw(&ledger);
         });
+        // Quiet is what the ledger is, and its observers a moment later: the reaper tells them on its own thread.
+        let told = |name| board.0.lock().unwrap().contains_key(name);
+        while !["plimsoll_outlived", "plimsoll_reap_seconds space=host"].into_iter().all(told) {
+            std::thread::yield_now();
+        }
         let board = board.0.lock().unwrap();
         for (name, value) in [
             ("plimsoll_overdrawn class=a space=host", 1.0),
