@@ -447,5 +447,6 @@ fn workers_that_wait_use_no_processor() {
     assert!(!waits.has_ended());
     drop(held);
     waits.wait().expect("a result");
-    assert_ne!(activity("still"), before, "what is measured moves when they work");
+    // What is measured moves when they work: the kernel counts a worker when it leaves the core again.
+    spin_until(|| activity("still") != before);
 }
