@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use plimsoll::device::simulate::{CardSpec, Faults, Simulated};
 use plimsoll::device::{Device, DeviceConfig, DeviceError, DeviceSet};
-use plimsoll::pipeline::{JobError, Pipeline};
+use plimsoll::ledger::SubmitError;
+use plimsoll::pipeline::{JobError, Pipeline, Rejection};
 use plimsoll::pool::{Pool, PoolConfig};
 use plimsoll::{Budget, Bytes, Class, Demand, Ledger, Profile, Space};
 
@@ -79,6 +80,12 @@ fn main() -> Result<(), Box<dyn Error>> {
                 done[device as usize] += 1;
             }
             Err(JobError::Stage { source: DeviceError::Lost(_), .. } | JobError::NotEntered { .. }) => failed += 1,
+            // Its card was chosen a moment before that was lost.
+            Err(JobError::Rejected { source: Rejection::Ledger(refusal), .. })
+                if matches!(*refusal, SubmitError::Lost(_)) =>
+            {
+                failed += 1;
+            }
             Err(other) => return Err(other.into()),
         }
     }

@@ -130,6 +130,11 @@ impl<D: Driver> Device<D> {
         &self.driver
     }
 
+    /// Whether it was given up: to choose among devices, without a look at why.
+    fn is_lost(&self) -> bool {
+        self.crew.lanes.is_lost()
+    }
+
     /// Why the device was given up, if it was.
     pub fn loss(&self) -> Option<Loss> {
         self.crew.lanes.loss()
@@ -203,7 +208,7 @@ impl<D: Driver> fmt::Debug for Device<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Device")
             .field("number", &self.number())
-            .field("is_lost", &self.crew.lanes.is_lost())
+            .field("is_lost", &self.is_lost())
             .finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use plimsoll::pipeline::pacing::{Berth, Layout, Pacer, Pacing, Rope, WorkClass};
 use plimsoll::{Budget, Bytes, Class, Demand, Profile, Slots, Space};
 
 use super::clock::Due;
-use super::core::{Admission, Core};
+use super::core::{Admission, Core, Job};
 use super::plan::CircuitPlan;
 use super::trouble::Trouble;
 use crate::random::Use;
@@ -188,17 +188,22 @@ impl<'t> Ours<'t> {
     fn give_up(&mut self, core: &mut Core<'_>, number: u32) {
         let (job, id) = (core.jobs[number as usize], self.owner(number));
         if let Some(before) = job.stage.checked_sub(1) {
-            let line = &self.lines[usize::from(job.circuit)];
-            let of_device = &line.keep[usize::from(before)];
-            let device = usize::from(job.device).min(of_device.len() - 1);
-            for (class, bytes) in of_device[device].clone() {
-                self.state.release(id, class, bytes, &mut self.out);
-                self.saw(core);
-            }
+            self.release_kept(core, id, job, usize::from(before));
         }
         self.state.end(id, &mut self.out);
         self.saw(core);
         core.give_up(number);
+    }
+
+    /// Gives back what a job has kept of a stage.
+    fn release_kept(&mut self, core: &Core<'_>, id: OwnerId, job: Job, stage: usize) {
+        let circuit = usize::from(job.circuit);
+        let device = usize::from(job.device).min(self.lines[circuit].keep[stage].len() - 1);
+        for at in 0..self.lines[circuit].keep[stage][device].len() {
+            let (class, bytes) = self.lines[circuit].keep[stage][device][at];
+            self.state.release(id, class, bytes, &mut self.out);
+            self.saw(core);
+        }
     }
 
     fn look(&mut self, core: &Core<'_>) {
@@ -491,13 +496,8 @@ impl Admission for Ours<'_> {
         core.events += 1;
         let last = core.is_last(job);
         if failed {
-            for at in 0..self.lines[circuit].keep[stage][device].len() {
-                let (class, bytes) = self.lines[circuit].keep[stage][device][at];
-                self.state.release(id, class, bytes, &mut self.out);
-                self.saw(core);
-            }
-        }
-        if !failed {
+            self.release_kept(core, id, now, stage);
+        } else {
             self.pace(core, circuit, stage, core.now - now.began, now.began - now.granted);
         }
         if failed || last {

@@ -81,7 +81,7 @@ impl<D: Driver> DeviceSet<D> {
     pub fn preferred(&self, is_resident: impl Fn(u16) -> bool) -> Vec<u16> {
         // Relaxed: who comes after whom does not matter.
         let turn = self.fleet.turn.fetch_add(1, Ordering::Relaxed);
-        let well = self.fleet.devices.iter().filter(|device| !device.crew.lanes.is_lost());
+        let well = self.fleet.devices.iter().filter(|device| !device.is_lost());
         let candidate = |device: &Device<D>| {
             let number = device.number();
             Candidate { number, is_resident: is_resident(number), begun: device.crew.lanes.begun() }
@@ -159,7 +159,7 @@ impl<D: Driver> DeviceSet<D> {
         let (grant, stop) = stage.split();
         // A stage whose device is no more is run where that was found, which may be a lane of another one.
         let granted = grant.lane().and_then(|number| self.fleet.device(number));
-        if granted.is_some_and(|device| device.crew.lanes.is_lost()) && !mutant!("lost-found-elsewhere") {
+        if granted.is_some_and(Device::is_lost) && !mutant!("lost-found-elsewhere") {
             return Err(self.fleet.refusal(grant).into());
         }
         let Some(ended) = seated(|seat| f(seat, grant, stop)) else { return Err(self.fleet.refusal(grant).into()) };
@@ -201,7 +201,7 @@ impl<D: Driver> Fleet<D> {
     /// Why a stage was not run on a lane of these devices.
     fn refusal(&self, grant: &Grant) -> DeviceError {
         match grant.lane().and_then(|number| self.device(number)) {
-            Some(device) if device.crew.lanes.is_lost() => device.crew.lanes.refusal(),
+            Some(device) if device.is_lost() => device.crew.lanes.refusal(),
             Some(device) => {
                 let source = DriverError::Failed { message: "this is not one of its lanes".to_owned() };
                 DeviceError::Driver { device: device.number(), source }
@@ -220,7 +220,7 @@ impl<D: Driver> Carrier for Fleet<D> {
     fn carry(&self, errand: Errand) {
         let granted = errand.lane().and_then(|number| self.device(number));
         // One that has not been granted anything yet only asks; any lane can do that.
-        let well = || self.devices.iter().find(|device| !device.crew.lanes.is_lost());
+        let well = || self.devices.iter().find(|device| !device.is_lost());
         let device = granted.or_else(well).unwrap_or(&self.devices[0]);
         device.crew.lanes.carry(errand);
     }
@@ -228,7 +228,7 @@ impl<D: Driver> Carrier for Fleet<D> {
     fn suits(&self, grant: &Grant) -> bool {
         match grant.lane().and_then(|number| self.device(number)) {
             // On a lane of another device it would be refused; so it would everywhere, if its own is no more.
-            Some(device) => device.crew.lanes.is_lost() || device.is_here(),
+            Some(device) => device.is_lost() || device.is_here(),
             None => true,
         }
     }

@@ -6,8 +6,7 @@ use std::task::{Context, Poll};
 
 use super::error::GrowError;
 use super::reservation::Reservation;
-use super::shell::{Answer, SeatId, Verdict};
-use super::state::Refusal;
+use super::shell::{Answer, SeatId};
 use crate::Bytes;
 
 /// A reservation on its way to hold more. See [`Reservation::grow_async`].
@@ -31,26 +30,6 @@ impl Reservation {
     }
 }
 
-impl Growth<'_> {
-    fn conclude(&mut self, verdict: Verdict) -> Result<(), GrowError> {
-        self.reservation.grown(self.bytes, verdict)
-    }
-}
-
-impl Reservation {
-    /// Counts growth in that was asked for and answered.
-    pub(super) fn grown(&mut self, bytes: Bytes, verdict: Verdict) -> Result<(), GrowError> {
-        match verdict {
-            Verdict::Granted(_) => {
-                self.count_in(bytes);
-                Ok(())
-            }
-            Verdict::Refused(Refusal::Lost(error)) => Err(GrowError::Lost(error)),
-            Verdict::Refused(_) => unreachable!("what is in flight is refused for nothing else"),
-        }
-    }
-}
-
 impl Future for Growth<'_> {
     type Output = Result<(), GrowError>;
 
@@ -58,7 +37,10 @@ impl Future for Growth<'_> {
         let seat = match self.seat {
             Some(seat) => seat,
             None => match self.reservation.ask_for(self.bytes)? {
-                Answer::Now(_, verdict) => return Poll::Ready(self.conclude(verdict)),
+                Answer::Now(_, verdict) => {
+                    let bytes = self.bytes;
+                    return Poll::Ready(self.reservation.grown(bytes, verdict));
+                }
                 Answer::Later(seat) => *self.seat.insert(seat),
             },
         };
@@ -66,7 +48,8 @@ impl Future for Growth<'_> {
             None => Poll::Pending,
             Some(verdict) => {
                 self.seat = None;
-                Poll::Ready(self.conclude(verdict))
+                let bytes = self.bytes;
+                Poll::Ready(self.reservation.grown(bytes, verdict))
             }
         }
     }

@@ -7,8 +7,8 @@ use std::panic::Location;
 use thiserror::Error;
 
 use super::error::{GrowError, Shortage, TooFew};
-use super::shell::{Answer, Inner, Waited};
-use super::state::{LedgerState, OwnerId};
+use super::shell::{Answer, Inner, Verdict, Waited};
+use super::state::{LedgerState, OwnerId, Refusal};
 use crate::sync::Arc;
 use crate::{Bytes, Class};
 
@@ -173,9 +173,16 @@ impl Reservation {
         self.inner.ask(self.place, ask)
     }
 
-    /// It holds so much more, which the state counts already.
-    pub(super) fn count_in(&mut self, bytes: Bytes) {
-        self.bytes += bytes;
+    /// Counts in what was asked for and answered.
+    pub(super) fn grown(&mut self, bytes: Bytes, verdict: Verdict) -> Result<(), GrowError> {
+        match verdict {
+            Verdict::Granted(_) => {
+                self.bytes += bytes;
+                Ok(())
+            }
+            Verdict::Refused(Refusal::Lost(error)) => Err(GrowError::Lost(error)),
+            Verdict::Refused(_) => unreachable!("what is in flight is refused for nothing else"),
+        }
     }
 
     /// Gives its bytes to another holder of the same owner, without returning them.

@@ -298,8 +298,7 @@ impl LedgerState {
             safety::is_safe(&self.accounts.components, limit, in_flight, self.pins())
         };
         let as_it_is = |component: &Component| component.limit;
-        let not_short = !mutant!("passed-for-nothing-though-not-short") && is_safe(&as_it_is);
-        let safe = is_safe(&lifted) && !not_short;
+        let safe = is_safe(&lifted) && (mutant!("passed-for-nothing-though-not-short") || !is_safe(&as_it_is));
         if joins {
             self.leave_family(waiter, family);
         }
