@@ -5,6 +5,7 @@
 //! | `devices`, `memory` | how many devices of the kind `MOCK`, and the bytes of each |
 //! | `silent` | devices do not tell how much memory they have |
 //! | `layout` | 31 as since v3.1; 30 as before, where vector operations know no batches |
+//! | `few_cores` | 1: as releases before v3.4 on two cores, where the processor's vector operations throw unless they are told of more threads |
 //! | `licence` | 1: no device can be set for want of a licence |
 //! | `wrong_msm`, `wrong_ntt`, `wrong_from` | results are wrong; `wrong_from`: from this multiplication on |
 //! | `scratch` | how much scratch multiplications take, in thousandths of the measured formula |
@@ -12,7 +13,7 @@
 //! | `neighbour` | bytes that somebody else holds on each device |
 //! | `fail_at:NAME`, `fail_code` | the call number so many of this function, from now on, fails with that code, once; −1 throws, −2 throws something odd |
 //! | `watch_bytes` | pieces of memory of exactly this size count in `secrets` |
-//! | `broken` | every synchronisation fails |
+//! | `broken` | every synchronisation fails, after what was begun is done |
 //!
 //! | get | what |
 //! |---|---|

@@ -7,6 +7,7 @@ use ff::{Field, PrimeField};
 
 use crate::compute::{Group2, montgomery, standard, sum, transform};
 use crate::devices::{ACTIVE, OutOfMemory, Place, SPOILT};
+use crate::extension::Extension;
 use crate::faults::state;
 use crate::sizes::{domain_bytes, host_msm_bytes, msm_bytes};
 
@@ -295,38 +296,6 @@ pub unsafe extern "C-unwind" fn icicle_memset_async(
     begin_on(stream, place, true, Box::new(work))
 }
 
-/// What an extension says.
-pub struct Extension {
-    chunks: c_int,
-    threads: c_int,
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn create_config_extension() -> *mut c_void {
-    *state().knobs.calls.entry("extensions".to_owned()).or_default() += 1;
-    Box::into_raw(Box::new(Extension { chunks: 0, threads: 0 })).cast()
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn destroy_config_extension(extension: *mut c_void) {
-    *state().knobs.calls.entry("extensions".to_owned()).or_default() -= 1;
-    // SAFETY: made above.
-    drop(unsafe { Box::from_raw(extension.cast::<Extension>()) });
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn config_extension_set_int(extension: *mut c_void, key: *const c_char, value: c_int) {
-    // SAFETY: made above; a text that ends with a zero.
-    unsafe {
-        let extension = &mut *extension.cast::<Extension>();
-        match CStr::from_ptr(key).to_bytes() {
-            b"nof_chunks" => extension.chunks = value,
-            b"n_threads" => extension.threads = value,
-            _ => {}
-        }
-    }
-}
-
 /// The fields of `MSMConfig`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -453,22 +422,29 @@ struct VecConfig {
     on_device: [bool; 3],
     is_async: bool,
     batch: usize,
+    threads: c_int,
 }
 
-/// Reads it as the version does that is mocked.
+/// Reads it as the version does that is mocked. Behind the number since v3.1 there is a pointer to an extension.
 unsafe fn vec_config(config: *const u8) -> VecConfig {
-    // SAFETY: 24 bytes at least of the caller's, with a pointer, four flags, and a number behind them since v3.1.
+    // SAFETY: 24 bytes at least of the caller's, with a pointer and four flags; since v3.1 there are 32, with a number and a pointer
+    // to an extension of the caller's or null.
     unsafe {
         let flag = |at: usize| *config.add(at) != 0;
         let batch = match state().knobs.get("layout", 31) {
             30 => 1,
             _ => *config.add(12).cast::<c_int>() as usize,
         };
+        let extension = match state().knobs.get("layout", 31) {
+            30 => std::ptr::null(),
+            _ => *config.add(24).cast::<*const Extension>(),
+        };
         VecConfig {
             stream: *config.cast::<*mut c_void>(),
             on_device: [flag(8), flag(9), flag(10)],
             is_async: flag(11),
             batch,
+            threads: extension.as_ref().map_or(0, |extension| extension.threads),
         }
     }
 }
@@ -524,6 +500,9 @@ fn element_wise(
     let config = unsafe { vec_config(config) };
     if config.on_device != [true; 3] {
         return violation(11);
+    }
+    if place == 0 && config.threads < 2 && state().knobs.get("few_cores", 0) != 0 {
+        return throw(c"the number of workers must be at least 1", false);
     }
     let len = 32 * n as usize * config.batch;
     let a_len = if one_scalar { 32 * config.batch } else { len };

@@ -18,10 +18,12 @@
 
 mod compute;
 mod devices;
+mod extension;
 mod faults;
 mod ffi;
 mod sizes;
 
 pub use devices::*;
+pub use extension::*;
 pub use faults::*;
 pub use ffi::*;

@@ -151,9 +151,9 @@ impl Proving<'_> {
             let claim = Claim::of(&partition);
             Ok((prover.synthesise(grant, PartitionCircuit::new(partition))?, claim))
         };
-        let end = |prover: &Prover, openings, claim| Done {
-            claim,
-            proof: prover.assemble(openings, Blinding::from_os()).proof,
+        // All of them are verified before they are written.
+        let end = |prover: &Prover, openings, claim| {
+            Ok(Done { claim, proof: prover.assemble(openings, Blinding::from_os()).proof })
         };
         self.prover.pipeline(self.ledger, self.pool, begin, end)
     }

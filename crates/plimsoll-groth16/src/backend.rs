@@ -144,6 +144,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// them there, for as long as others have the key. It recognises them when it is handed slices of the key's own vectors.
     fn adopt_key(&self, _key: &Arc<ProvingKey>) {}
 
+    /// Whether its results may be wrong without an error, so that a proof is to be verified before it is returned
+    /// ([`Prover::finish`](crate::prover::Prover::finish)): others' devices and drivers.
+    fn wants_verification(&self) -> bool {
+        false
+    }
+
     /// The scratch of [`Backend::ntt`] over a domain of `n` points.
     fn ntt_scratch_bytes(&self, n: usize, threads: usize) -> u64;
 

@@ -250,7 +250,7 @@ where
         };
         Ok((witness, blinding))
     };
-    let end = |prover: &Prover, openings, blinding| prover.assemble(openings, blinding).proof;
+    let end = |prover: &Prover, openings, blinding| Ok(prover.finish(openings, blinding)?.proof);
     let pipeline = prover.pipeline(params.engine().ledger(), params.engine().pool(), begin, end)?;
     let mut proofs = Vec::with_capacity(count);
     for (index, result) in

@@ -7,7 +7,7 @@
 //! | [`Prover::quotient`] | [`Quotient`]: h | b and c |
 //! | [`Prover::commit`] | [`Committed`]: h, l, a and b in G1 | h |
 //! | [`Prover::b_g2`] | [`Openings`]: b in G2 | the assignment |
-//! | [`Prover::assemble`] | [`Proved`] | |
+//! | [`Prover::finish`], or [`Prover::assemble`] for who verifies elsewhere | [`Proved`] | |
 //!
 //! [`Prover::prove_start`] is quotient and commit, after which the large vectors are gone; [`Prover::prove_finish`] is the
 //! rest, which a processor can do while a device starts on the next proof.
@@ -31,6 +31,7 @@ use crate::domain::Domain;
 use crate::footprint::Footprint;
 use crate::keys::{HBasis, KeyMismatch, ProvingKey};
 use crate::r1cs::R1cs;
+use crate::{PreparedVerifyingKey, VerifyError, verify};
 
 mod assemble;
 mod assign;
@@ -62,6 +63,8 @@ pub struct Prover {
     /// The sizes on the number of threads that were asked for first.
     footprint: OnceLock<(usize, Footprint)>,
     stop: Option<Arc<AtomicBool>>,
+    /// With which proofs are verified before they are returned.
+    verification: Option<Arc<PreparedVerifyingKey>>,
 }
 
 /// Why a step of a proof failed. The buffers of the proof have been erased and given back.
@@ -107,6 +110,19 @@ pub enum ProveError {
         #[source]
         source: BackendError,
     },
+    /// The proof was made, and is not valid: the backend computes wrong results, or the witness does not satisfy a shape whose
+    /// products are implied ([`R1cs::products_implied`]).
+    #[error(
+        "the proof that the {backend} backend made is not valid and was thrown away; its device computes wrongly, or the \
+         witness is wrong where the circuit's shape cannot tell"
+    )]
+    Unsound {
+        /// The backend's name.
+        backend: &'static str,
+        /// What the verifier said.
+        #[source]
+        source: VerifyError,
+    },
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -139,7 +155,23 @@ impl Prover {
             HBasis::OddCosetLagrange => r1cs.domain().clone().with_odd_coset(),
         };
         backend.adopt_key(&key);
-        Ok(Self { r1cs, key, backend, domain, synthesis: None, footprint: OnceLock::new(), stop: None })
+        let verification = backend.wants_verification().then(|| Arc::new(PreparedVerifyingKey::new(&key.vk)));
+        let footprint = OnceLock::new();
+        Ok(Self { r1cs, key, backend, domain, synthesis: None, footprint, stop: None, verification })
+    }
+
+    /// Has each proof verified before it is returned, whatever the backend says ([`Backend::wants_verification`]).
+    #[must_use]
+    pub fn with_verification(mut self) -> Self {
+        self.verification.get_or_insert_with(|| Arc::new(PreparedVerifyingKey::new(&self.key.vk)));
+        self
+    }
+
+    /// Returns proofs as they were made: for who verifies them elsewhere, many at once.
+    #[must_use]
+    pub fn without_verification(mut self) -> Self {
+        self.verification = None;
+        self
     }
 
     /// Replaces the estimate of what the circuit allocates for itself while it is synthesised, for circuits that were
@@ -234,7 +266,21 @@ impl Prover {
         let committed = self.commit(&mut job.enter(3).wait()?, quotient)?;
         let openings = self.b_g2(&mut job.enter(4).wait()?, committed)?;
         let _assembling = job.enter(5).wait()?;
-        Ok(self.assemble(openings, blinding))
+        self.finish(openings, blinding)
+    }
+
+    /// Assembles the proof, and verifies it where the backend wants that.
+    ///
+    /// # Errors
+    /// [`ProveError::Unsound`].
+    pub fn finish(&self, openings: Openings, blinding: Blinding) -> Result<Proved, ProveError> {
+        let proved = self.assemble(openings, blinding);
+        if let Some(key) = &self.verification {
+            let backend = self.backend.name();
+            verify(key, &proved.proof, &proved.public_inputs)
+                .map_err(|source| ProveError::Unsound { backend, source })?;
+        }
+        Ok(proved)
     }
 
     /// The early part: after it a, b and c are gone. The grant must hold what the profile says for `quotient` and `commit`.
@@ -257,7 +303,7 @@ impl Prover {
         blinding: Blinding,
     ) -> Result<Proved, ProveError> {
         let openings = self.b_g2(grant, committed)?;
-        Ok(self.assemble(openings, blinding))
+        self.finish(openings, blinding)
     }
 
     fn check_stop(&self) -> Result<(), ProveError> {

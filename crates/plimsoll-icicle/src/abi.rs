@@ -22,6 +22,7 @@ pub(crate) mod code {
     pub(crate) const INVALID_ARGUMENT: Code = 11;
     pub(crate) const BACKEND_LOAD_FAILED: Code = 12;
     pub(crate) const LICENSE_CHECK_ERROR: Code = 13;
+    pub(crate) const UNKNOWN_ERROR: Code = 14;
 }
 
 /// A code's name, for messages.

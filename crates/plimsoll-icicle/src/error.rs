@@ -199,12 +199,35 @@ pub enum Fault {
         /// What has to be.
         needed: Bytes,
     },
+    /// A call on the device has failed, and it has not been looked at since.
+    #[error("a call on the device has failed, and it was not asked for known answers since")]
+    Doubted,
+    /// What was under way has not come to its end: what it was to write may be written in part.
+    #[error("ICICLE says {} ({code}) of what was under way", code_name(*.code))]
+    Unfinished {
+        /// The number.
+        code: i32,
+    },
     /// The device was given up.
     #[error("the device was given up: {message}")]
     Lost {
         /// Why.
         message: String,
     },
+}
+
+impl Fault {
+    /// The number that ICICLE said, or the nearest to it.
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            Fault::OutOfMemory { code, .. } | Fault::Code { code } | Fault::Unfinished { code } => *code,
+            Fault::NoSuchDevice => code::INVALID_DEVICE,
+            Fault::Licence => code::LICENSE_CHECK_ERROR,
+            Fault::InvalidArgument => code::INVALID_ARGUMENT,
+            Fault::NotImplemented => code::API_NOT_IMPLEMENTED,
+            _ => code::UNKNOWN_ERROR,
+        }
+    }
 }
 
 impl CallError {
@@ -239,7 +262,7 @@ impl CallError {
     /// Whether the device has to be looked at before it is used again: something was left half done.
     pub(crate) fn leaves_doubt(&self) -> bool {
         match &self.fault {
-            Fault::OutOfMemory { .. } | Fault::Exception { .. } | Fault::Code { .. } => true,
+            Fault::OutOfMemory { .. } | Fault::Exception { .. } | Fault::Code { .. } | Fault::Unfinished { .. } => true,
             Fault::NoSuchDevice
             | Fault::Licence
             | Fault::InvalidArgument
@@ -247,6 +270,7 @@ impl CallError {
             | Fault::NoFunction { .. }
             | Fault::Refused { .. }
             | Fault::Squeezed { .. }
+            | Fault::Doubted
             | Fault::Lost { .. } => false,
         }
     }

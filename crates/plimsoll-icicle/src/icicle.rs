@@ -52,7 +52,7 @@ pub use self::open::{Device, Options};
 use self::transforms::{DomainBook, Table};
 use crate::account::Account;
 pub use crate::account::Learned;
-use crate::error::CallError;
+use crate::error::{CallError, Fault};
 use crate::memory::Scratch;
 use crate::owner::{DeviceMemory, Owner};
 use crate::trust::Scaling;
@@ -85,6 +85,8 @@ struct Inner {
     tables: Lock<Vec<Table>>,
     domain: Lock<DomainBook>,
     books: Lock<Books>,
+    /// Held by who looks at a device that is in doubt.
+    looking: Lock<()>,
     account: Account,
     owner: Arc<Owner>,
     ledger: Ledger,
@@ -146,6 +148,34 @@ struct Admitted {
     _job: Job,
 }
 
+/// How an operation fails, with the device looked at.
+#[derive(Debug)]
+enum Failure {
+    /// An allocation failed, and nothing was written.
+    OutOfMemory(BackendError),
+    /// Somebody else's call had failed before it: this one was not begun.
+    InDoubt(BackendError),
+    /// It is not to be made again.
+    Final(BackendError),
+}
+
+impl From<BackendError> for Failure {
+    fn from(error: BackendError) -> Self {
+        Failure::Final(error)
+    }
+}
+
+impl From<Failure> for BackendError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::OutOfMemory(error) | Failure::InDoubt(error) | Failure::Final(error) => error,
+        }
+    }
+}
+
+/// How often an operation finds the device in doubt, of others' making, before it gives up.
+const DOUBTS_MAX: u32 = 64;
+
 impl Inner {
     /// Waits for what the first of `demands` that fits says, and for the residencies of `spec`, which `load` loads if that falls to
     /// this job.
@@ -155,7 +185,7 @@ impl Inner {
         demands: impl Iterator<Item = Demand>,
         needs: impl FnOnce(JobSpec) -> JobSpec,
         mut load: impl FnMut(plimsoll::ledger::AnyLoad) -> Result<(), CallError>,
-    ) -> Result<Admitted, BackendError> {
+    ) -> Result<Admitted, Failure> {
         let mut profiles =
             demands.map(|demand| Profile::new().stage(operation, demand.on_lane(self.number), Demand::new()));
         let first = profiles.next().unwrap_or_default();
@@ -182,11 +212,13 @@ impl Inner {
         }
     }
 
-    /// A failed call in the words of backends; before that the device is looked at, if the call has left doubt.
-    fn told(&self, operation: &'static str, error: CallError, free: u64) -> BackendError {
+    /// A failed call in the words of backends; before that the device is looked at, if it is in doubt.
+    fn told(&self, operation: &'static str, error: CallError, free: u64) -> Failure {
         match self.settle(&error) {
-            Ok(()) => error.for_backend(operation, free),
-            Err(lost) => lost.for_backend(operation, free),
+            Ok(()) if error.fault == Fault::Doubted => Failure::InDoubt(error.for_backend(operation, free)),
+            Ok(()) if error.is_out_of_memory() => Failure::OutOfMemory(error.for_backend(operation, free)),
+            Ok(()) => Failure::Final(error.for_backend(operation, free)),
+            Err(lost) => Failure::Final(lost.for_backend(operation, free)),
         }
     }
 
@@ -213,21 +245,24 @@ impl Inner {
         erased.map(|()| result)
     }
 
-    /// Makes an operation once more if its device was out of memory before it had begun, and has been looked at since.
-    fn again(&self, mut operation: impl FnMut() -> Result<(), BackendError>) -> Result<(), BackendError> {
-        match operation() {
-            Err(BackendError::DeviceOutOfMemory { .. }) if self.owner.lost().is_none() => operation(),
-            outcome => outcome,
+    /// Makes an operation again: once if its device was out of memory, and whenever it came to a device that was in doubt, and
+    /// has been looked at since. Neither has written anything.
+    fn again<R>(&self, mut operation: impl FnMut() -> Result<R, Failure>) -> Result<R, BackendError> {
+        let (mut failures, mut doubts) = (0, 0);
+        loop {
+            match operation() {
+                Ok(result) => return Ok(result),
+                Err(Failure::OutOfMemory(_)) if failures == 0 => failures += 1,
+                Err(Failure::InDoubt(_)) if doubts < DOUBTS_MAX => doubts += 1,
+                Err(failure) => return Err(failure.into()),
+            }
         }
     }
 
     /// Bytes in the ledger until they are dropped, taken outside of any job.
     fn keep(&self, name: &'static str, bytes: u64) -> Result<Reservation, CallError> {
         let reserved = self.ledger.reserve(class(name, self.number), Bytes(bytes)).retained().wait();
-        reserved.map_err(|_| CallError {
-            operation: name,
-            fault: crate::error::Fault::OutOfMemory { code: 0, wanted: Bytes(bytes) },
-        })
+        reserved.map_err(|_| CallError { operation: name, fault: Fault::OutOfMemory { code: 0, wanted: Bytes(bytes) } })
     }
 }
 
@@ -238,6 +273,12 @@ impl Backend for Icicle {
 
     fn adopt_key(&self, key: &Arc<ProvingKey>) {
         self.inner.adopt_key(key);
+    }
+
+    /// A device that gave every known answer can still compute a wrong sum later: users report proofs that do not verify after an
+    /// out-of-memory, without an error.
+    fn wants_verification(&self) -> bool {
+        true
     }
 
     fn ntt_scratch_bytes(&self, _n: usize, _threads: usize) -> u64 {
@@ -260,7 +301,7 @@ impl Backend for Icicle {
         _scratch: &mut Reservation,
     ) -> Result<(), BackendError> {
         require_same_length("ntt", domain.size(), data.len())?;
-        self.inner.again(|| self.inner.transform(domain, data, transform))
+        self.inner.transform(domain, data, transform)
     }
 
     fn quotient_on_coset(
@@ -273,7 +314,7 @@ impl Backend for Icicle {
         _scratch: &mut Reservation,
     ) -> Result<(), BackendError> {
         require_vectors_of(domain, [a, b, c])?;
-        self.inner.again(|| self.inner.quotient(domain, [&mut *a, &mut *b, &mut *c], factor))
+        self.inner.quotient(domain, [a, b, c], factor)
     }
 
     fn mul_sub_scale(&self, a: &mut [Scalar], b: &[Scalar], c: &[Scalar], factor: &Scalar) -> Result<(), BackendError> {

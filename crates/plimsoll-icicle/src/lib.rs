@@ -6,7 +6,8 @@
 //! error with a list of the places. `docs/decisions` of the repository says why its own crates are no dependencies.
 //!
 //! [`Device::open`] finds, checks and describes a device; [`Device::alone`] or [`Device::under`] makes an [`Icicle`] of it, which is
-//! a [`Backend`](plimsoll_groth16::backend::Backend).
+//! a [`Backend`](plimsoll_groth16::backend::Backend). Proofs that it makes are verified before they are returned, unless
+//! [that is switched off](plimsoll_groth16::prover::Prover::without_verification).
 //!
 //! ```no_run
 //! use plimsoll_icicle::{Device, Options};
@@ -32,7 +33,6 @@ mod owner;
 pub mod probe;
 mod shield;
 mod trust;
-mod verified;
 
 /// A device as its owner's thread calls it: for who wants to compute beside what [`Icicle`] does.
 pub mod device {
@@ -43,4 +43,3 @@ pub use icicle::{Device, Icicle, Learned, Options, Reconciliation};
 pub use library::{FOLDER_VARIABLE, Library};
 pub use name::DeviceName;
 pub use shield::IS_SHIELDED;
-pub use verified::{VerifiedError, VerifiedProver};

@@ -38,6 +38,7 @@
 //! # }
 //! ```
 
+mod extension;
 mod memory;
 mod scope;
 
@@ -45,7 +46,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, ThreadId};
@@ -53,7 +54,7 @@ use std::thread::{self, JoinHandle, ThreadId};
 pub use self::memory::{DeviceMemory, Part};
 use self::scope::Here;
 
-pub(crate) use self::scope::registered;
+pub(crate) use self::scope::{Holdings, registered};
 pub use self::scope::{MsmCall, Plain, Scope};
 use crate::error::{CallError, Fault, OpenError};
 use crate::library::Library;
@@ -77,10 +78,14 @@ struct Shared {
     lost: OnceLock<String>,
     /// Bytes of device memory that are allocated.
     allocated: AtomicU64,
+    /// Bytes of buffers that ICICLE would not free, since somebody last asked.
+    unfreed: AtomicU64,
     /// The logarithm of the domain's size, plus one; 0 without a domain.
     domain: AtomicU32,
-    /// Whether something was left half done, so that the device must be looked at before it is trusted again.
-    doubted: AtomicBool,
+    /// How often something was left half done, so that the device must be looked at before it is trusted again.
+    doubts: AtomicU64,
+    /// How many of these it has been looked at since.
+    settled: AtomicU64,
     /// Calls that were handed over.
     handed_over: AtomicU64,
     /// The most calls that were under way at once.
@@ -183,7 +188,7 @@ impl Owner {
         let mut outcome: Option<thread::Result<Result<R, CallError>>> = None;
         let place = &mut outcome;
         let job: Job<'_> = Box::new(move |here, stream| {
-            let mut scope = Scope { here, stream, env: PhantomData::<Cell<&'env ()>> };
+            let mut scope = Scope { here, stream, checks: false, env: PhantomData::<Cell<&'env ()>> };
             *place = Some(catch_unwind(AssertUnwindSafe(|| f(&mut scope))));
         });
         let synchronised = self.run(operation, alone, job);
@@ -230,8 +235,16 @@ impl Owner {
     ///
     /// As ICICLE says: [`Fault::OutOfMemory`] leaves the device as it was.
     pub fn allocate(self: &Arc<Self>, bytes: u64) -> Result<DeviceMemory, CallError> {
-        let address = self.call("allocate", move |scope| scope.allocate(bytes))?;
-        Ok(DeviceMemory::new(self.clone(), address, bytes))
+        let mut address = None;
+        let place = &mut address;
+        let called = self.call("allocate", move |scope| {
+            *place = Some(scope.allocate(bytes)?);
+            Ok(())
+        });
+        // Freed again where it is there and the call has failed all the same.
+        let memory = address.map(|address| DeviceMemory::new(self.clone(), address, bytes));
+        called?;
+        Ok(memory.expect("a call that has succeeded has set it"))
     }
 
     /// What the device says of its memory, total and free; `None` where it says nothing.
@@ -260,14 +273,41 @@ impl Owner {
         self.shared.under_way_peak.load(Ordering::Relaxed)
     }
 
-    /// Whether something was left half done since [`Owner::clear_doubt`].
-    pub(crate) fn is_doubted(&self) -> bool {
-        self.shared.doubted.load(Ordering::Relaxed)
+    /// Asks for known answers, after a call that was out of memory, threw, or said something odd: until then the device computes
+    /// nothing more ([`Fault::Doubted`]). Nothing is booked; [`Icicle`](crate::Icicle) does that, and calls this by itself.
+    ///
+    /// # Errors
+    ///
+    /// What failed, or that an answer was wrong: the device is given up then.
+    pub fn look(self: &Arc<Self>) -> Result<(), CallError> {
+        let doubts = self.doubts();
+        let looked = crate::trust::drain(self).and_then(|()| crate::trust::check(self));
+        looked.map_err(|doubt| {
+            self.give_up(doubt.to_string());
+            CallError { operation: "look at the device", fault: Fault::Lost { message: doubt.to_string() } }
+        })?;
+        self.settle(doubts);
+        Ok(())
     }
 
-    /// The device was looked at, and is well.
-    pub(crate) fn clear_doubt(&self) {
-        self.shared.doubted.store(false, Ordering::Relaxed);
+    /// Whether something was left half done since it was last looked at.
+    pub fn is_doubted(&self) -> bool {
+        self.shared.is_doubted()
+    }
+
+    /// Bytes of buffers that ICICLE would not free, since this was last asked.
+    pub(crate) fn take_unfreed(&self) -> u64 {
+        self.shared.unfreed.swap(0, Ordering::Relaxed)
+    }
+
+    /// How often something was left half done so far.
+    pub(crate) fn doubts(&self) -> u64 {
+        self.shared.doubts.load(Ordering::Relaxed)
+    }
+
+    /// The device was looked at after so many doubts, and is well. A later one is not settled by that.
+    pub(crate) fn settle(&self, doubts: u64) {
+        self.shared.settled.fetch_max(doubts, Ordering::Relaxed);
     }
 
     /// Gives the device up, once and for all.
@@ -297,9 +337,18 @@ impl Shared {
         if let Err(error) = &result
             && error.leaves_doubt()
         {
-            self.doubted.store(true, Ordering::Relaxed);
+            self.doubt();
         }
         result
+    }
+
+    fn doubt(&self) {
+        self.doubts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// On the owner's thread, which raises all doubts, it is exact.
+    fn is_doubted(&self) -> bool {
+        self.doubts.load(Ordering::Relaxed) > self.settled.load(Ordering::Relaxed)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::abi::SCALAR_BYTES;
 use crate::convert::{IcicleCurve, affine_bytes, projective_bytes};
 use crate::error::{CallError, OpenError};
 use crate::memory::{MsmPlan, Scratch};
-use crate::owner::{MsmCall, Owner, Plain};
+use crate::owner::{MsmCall, Owner, Plain, Scope};
 
 /// The terms of the multiplications.
 const TERMS: usize = 5;
@@ -83,6 +83,18 @@ pub(crate) fn check(owner: &Arc<Owner>) -> Result<Scaling, Doubt> {
     Ok(scaling)
 }
 
+/// A call that computes while the device is in doubt.
+fn ask<'env, R: Send + 'env>(
+    owner: &Owner,
+    operation: &'static str,
+    f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R, CallError> + Send + 'env,
+) -> Result<R, CallError> {
+    owner.call(operation, |scope| {
+        scope.for_checking();
+        f(scope)
+    })
+}
+
 /// After a multiplication that was out of memory, the next one on its thread fails as well: this takes that upon itself.
 pub(crate) fn drain(owner: &Arc<Owner>) -> Result<(), Doubt> {
     let mut tries = 0;
@@ -123,12 +135,12 @@ fn check_layout(owner: &Arc<Owner>) -> Result<(), Doubt> {
     let [a, b, out] = [0, 1, 2].map(|index| memory.part(index * 6 * SCALAR_BYTES, 6 * SCALAR_BYTES));
     let untouched = vec![0_u8; 6 * 32];
     let mut product = vec![0_u8; 6 * 32];
-    owner.call("check the layout", |scope| {
+    ask(owner, "check the layout", |scope| {
         scope.copy_in(&a_bytes, a)?;
         scope.copy_in(&b_bytes, b)?;
         scope.copy_in(&untouched, out)
     })?;
-    owner.call("check the layout", |scope| {
+    ask(owner, "check the layout", |scope| {
         scope.multiply_batch(a, b, out, 2)?;
         scope.copy_out(out, &mut product)
     })?;
@@ -149,12 +161,12 @@ fn check_vectors(owner: &Arc<Owner>) -> Result<Scaling, Doubt> {
     let [a_part, b_part] = [0, 4].map(|at| memory.part(at * SCALAR_BYTES, 4 * SCALAR_BYTES));
     let factor_part = memory.part(8 * SCALAR_BYTES, SCALAR_BYTES);
     let mut result = vec![Scalar::ZERO; 4];
-    owner.call("check vectors", |scope| {
+    ask(owner, "check vectors", |scope| {
         scope.copy_in(&a, a_part)?;
         scope.copy_in(&b, b_part)?;
         scope.copy_in(&factor_bytes, factor_part)
     })?;
-    owner.call("check vectors", |scope| {
+    ask(owner, "check vectors", |scope| {
         scope.subtract(a_part, b_part, a_part)?;
         scope.copy_out(a_part, &mut result)
     })?;
@@ -162,7 +174,7 @@ fn check_vectors(owner: &Arc<Owner>) -> Result<Scaling, Doubt> {
     if result != difference {
         return Err(wrong("a difference of vectors"));
     }
-    let scaled = owner.call("check vectors", |scope| match scope.can_scale() {
+    let scaled = ask(owner, "check vectors", |scope| match scope.can_scale() {
         false => Ok(false),
         true => {
             scope.scale(factor_part, a_part)?;
@@ -188,12 +200,12 @@ fn check_msm<C: IcicleCurve + Plain>(owner: &Arc<Owner>) -> Result<(), Doubt> {
     let scalar_memory = owner.allocate(TERMS as u64 * SCALAR_BYTES)?;
     let point_memory = owner.allocate(TERMS as u64 * affine_bytes(group))?;
     let mut sum = vec![0_u8; projective_bytes(group) as usize];
-    owner.call("check a multiplication", |scope| {
+    ask(owner, "check a multiplication", |scope| {
         scope.copy_in(&scalars, scalar_memory.all())?;
         scope.copy_in(&points, point_memory.all())?;
         scope.points_to_standard(group, point_memory.all())
     })?;
-    owner.call("check a multiplication", |scope| {
+    ask(owner, "check a multiplication", |scope| {
         scope.msm(MsmCall {
             group,
             scalars: scalar_memory.all(),
@@ -232,8 +244,8 @@ fn check_transforms_in(owner: &Arc<Owner>, domain: u32) -> Result<(), Doubt> {
     for coset in [None, Some(&shift)] {
         let mut evaluations = vec![Scalar::ZERO; coefficients.len()];
         let mut back = evaluations.clone();
-        owner.call("check transforms", |scope| scope.copy_in(&coefficients, memory.all()))?;
-        owner.call("check transforms", |scope| {
+        ask(owner, "check transforms", |scope| scope.copy_in(&coefficients, memory.all()))?;
+        ask(owner, "check transforms", |scope| {
             scope.ntt(memory.all(), false, coset)?;
             scope.copy_out(memory.all(), &mut evaluations)?;
             scope.ntt(memory.all(), true, coset)?;

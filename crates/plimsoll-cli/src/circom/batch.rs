@@ -102,7 +102,7 @@ impl Batch<'_> {
     fn pipeline(&self) -> Result<BatchPipeline, Rejection> {
         let begin =
             |prover: &Prover, grant: &mut Grant, file: WitnessFile| Ok((read_witness(prover, grant, &file.path)?, ()));
-        let end = |prover: &Prover, openings, ()| prover.assemble(openings, Blinding::from_os());
+        let end = |prover: &Prover, openings, ()| Ok(prover.assemble(openings, Blinding::from_os()));
         self.prover.pipeline(self.ledger, self.pool, begin, end)
     }
 

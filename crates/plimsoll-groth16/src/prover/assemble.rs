@@ -46,7 +46,7 @@ pub struct Proved {
 }
 
 impl Prover {
-    /// Assembles the proof:
+    /// Assembles the proof, and verifies nothing ([`Prover::finish`] does):
     /// A = α + Σ zᵢuᵢ(τ) + r·δ, B = β + Σ zᵢvᵢ(τ) + s·δ, C = Σ hᵢHᵢ + Σ zᵢLᵢ + s·A + r·B − rs·δ
     /// (Groth, "On the Size of Pairing-Based Non-interactive Arguments", section 3.2).
     pub fn assemble(&self, openings: Openings, blinding: Blinding) -> Proved {

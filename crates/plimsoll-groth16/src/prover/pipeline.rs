@@ -12,7 +12,7 @@ impl Prover {
     /// at the least.
     ///
     /// `begin` makes a job's witness in the first stage; what it gives beside it travels past the steps to `end`, which has the
-    /// openings in the last one. No stage begins once the flag of [`Prover::with_stop`] is set: its job ends with
+    /// openings in the last one ([`Prover::finish`] makes a proof of them). No stage begins once the flag of [`Prover::with_stop`] is set: its job ends with
     /// [`ProveError::Stopped`].
     ///
     /// # Errors
@@ -22,7 +22,7 @@ impl Prover {
         ledger: &Ledger,
         pool: &Pool,
         begin: impl Fn(&Prover, &mut Grant, In) -> Result<(Witness, Beside), ProveError> + Send + Sync + 'static,
-        end: impl Fn(&Prover, Openings, Beside) -> Out + Send + Sync + 'static,
+        end: impl Fn(&Prover, Openings, Beside) -> Result<Out, ProveError> + Send + Sync + 'static,
     ) -> Result<Pipeline<In, Out, ProveError>, Rejection>
     where
         In: Send + 'static,
@@ -46,7 +46,7 @@ impl Prover {
             .stage(b_g2, self.step(Self::b_g2))
             .stage(assemble, {
                 let prover = self.clone();
-                move |_: &mut StageCx<'_>, (openings, beside)| Ok(end(&prover, openings, beside))
+                move |_: &mut StageCx<'_>, (openings, beside)| end(&prover, openings, beside)
             })
             .largest(largest)
             .build()

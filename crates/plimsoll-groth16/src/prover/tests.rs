@@ -322,7 +322,7 @@ fn no_stage_of_a_pipeline_begins_once_it_is_to_stop() {
         flag.store(true, Ordering::Release);
         Ok((witness, "beside"))
     };
-    let end = |prover: &Prover, openings, beside| (prover.assemble(openings, blinding()), beside);
+    let end = |prover: &Prover, openings, beside| Ok((prover.finish(openings, blinding())?, beside));
     let pipeline = prover.pipeline(&ledger, &pool, begin, end).expect("one proof fits");
     let jobs = [7, 8].map(|x| pipeline.submit("proof", Cubic(Some(Scalar::from(x)))).expect("taken on"));
     let stages = jobs.map(|job| match job.wait() {

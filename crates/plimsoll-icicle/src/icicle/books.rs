@@ -5,6 +5,7 @@ use plimsoll::{Bytes, Reservation, Space};
 use super::{Inner, class, lock};
 use crate::error::{CallError, Fault};
 use crate::memory::domain_bytes;
+use crate::owner::Holdings;
 use crate::trust::{Doubt, check, drain};
 
 /// A device that has leaked this part of its budget is given up.
@@ -56,28 +57,28 @@ pub struct Reconciliation {
 }
 
 impl Inner {
-    fn domain_bytes(&self) -> u64 {
-        self.owner.domain().map_or(0, |log_size| domain_bytes(log_size, self.scratch))
+    fn domain_bytes(&self, holdings: &Holdings) -> u64 {
+        holdings.domain.map_or(0, |log_size| domain_bytes(log_size, self.scratch))
     }
 
     /// Bytes that are not free and that nobody here knows of; negative where more is free than at first.
-    fn unexplained(&self, free_at_first: u64, free: u64, leaked: u64) -> i64 {
-        let known = free + self.owner.allocated_bytes() + self.domain_bytes() + leaked;
+    fn unexplained(&self, free_at_first: u64, holdings: &Holdings, leaked: u64) -> i64 {
+        let known = holdings.free + holdings.allocated + self.domain_bytes(holdings) + leaked;
         free_at_first as i64 - known as i64
     }
 
     pub(super) fn reconcile(&self) -> Option<Reconciliation> {
-        let (total_bytes, free_bytes) = self.owner.call_alone("reconcile", |scope| Ok(scope.memory())).ok()??;
+        let holdings = self.owner.call_alone("reconcile", |scope| Ok(scope.holdings())).ok()??;
         let mut books = lock(&self.books);
         let leaked_bytes = books.leaked_bytes();
-        let unexplained = self.unexplained(books.free_at_first?, free_bytes, leaked_bytes);
+        let unexplained = self.unexplained(books.free_at_first?, &holdings, leaked_bytes);
         let foreign_bytes = u64::try_from(unexplained).unwrap_or(0);
         self.book_foreign(&mut books, foreign_bytes);
         Some(Reconciliation {
-            total_bytes,
-            free_bytes,
-            allocated_bytes: self.owner.allocated_bytes(),
-            domain_bytes: self.domain_bytes(),
+            total_bytes: holdings.total,
+            free_bytes: holdings.free,
+            allocated_bytes: holdings.allocated,
+            domain_bytes: self.domain_bytes(&holdings),
             leaked_bytes,
             foreign_bytes,
             surplus_bytes: u64::try_from(-unexplained).unwrap_or(0),
@@ -131,6 +132,9 @@ impl Inner {
             let _ = self.reconcile();
             return Ok(());
         }
+        // One after the other: who waited finds the device settled.
+        let _looking = lock(&self.looking);
+        let doubts = self.owner.doubts();
         if !self.owner.is_doubted() {
             if error.is_out_of_memory() {
                 // An allocation was refused that the ledger had granted: somebody else holds more than the books say.
@@ -146,7 +150,7 @@ impl Inner {
             self.give_up(message.clone());
             return Err(lost(message));
         }
-        self.owner.clear_doubt();
+        self.owner.settle(doubts);
         let leaked = lock(&self.books).leaked_bytes();
         if leaked > self.limit / LEAK_MAX {
             let message = format!("failed calls have leaked {} of its memory; restart the process", Bytes(leaked));
@@ -159,14 +163,16 @@ impl Inner {
     /// Drains what is left over, measures what is gone, and asks for the known answers.
     fn look(&self) -> Result<(), Doubt> {
         drain(&self.owner)?;
-        let free = self.owner.call_alone("look for leaks", |scope| Ok(scope.memory()))?;
-        if let Some((_, free)) = free {
+        let holdings = self.owner.call_alone("look for leaks", |scope| Ok(scope.holdings()))?;
+        // Of what is not free the device tells, or it is what it would not free.
+        let unfreed = self.owner.take_unfreed();
+        {
             let mut books = lock(&self.books);
             let known = books.leaked_bytes() + books.foreign_bytes;
-            let gone = books.free_at_first.map_or(0, |at_first| self.unexplained(at_first, free, known));
-            if let Ok(leaked @ 1..) = u64::try_from(gone)
-                && !mutant!("icicle-leak-unbooked")
-            {
+            let told = books.free_at_first.zip(holdings);
+            let gone = told.map(|(at_first, holdings)| self.unexplained(at_first, &holdings, known));
+            let leaked = gone.map_or(unfreed, |gone| u64::try_from(gone).unwrap_or(0));
+            if leaked > 0 && !mutant!("icicle-leak-unbooked") {
                 books.leaked_unbooked += leaked;
                 self.account.leaked(leaked);
             }

@@ -6,7 +6,7 @@ use plimsoll::{Bytes, Demand, Grant, Reservation};
 use plimsoll_groth16::backend::BackendError;
 
 use super::bases::{KeyCurve, Known};
-use super::{Buffer, Inner, abc, buckets, class, margin, points, workspace};
+use super::{Buffer, DOUBTS_MAX, Failure, Inner, abc, buckets, class, margin, points, workspace};
 use crate::abi::SCALAR_BYTES;
 use crate::convert::{affine_bytes, projective_bytes};
 use crate::error::{CallError, Fault};
@@ -26,9 +26,8 @@ impl Inner {
         let known = self.known(bases);
         // What a plan may take. Less after a call that found less free than its plan needs.
         let mut limit = self.limit;
-        let mut tries = 0;
+        let (mut tries, mut doubts) = (1, 0);
         loop {
-            tries += 1;
             self.book_leaks();
             let correction = self.account.correction(C::GROUP);
             let terms = scalars.len() as u64;
@@ -37,7 +36,7 @@ impl Inner {
                 let wanted = MsmPlan::smallest(C::GROUP, terms, known.is_some(), self.scratch, correction);
                 return Err(BackendError::DeviceOutOfMemory { operation: WHAT, wanted, free: limit });
             }
-            let mut admitted = self.admit(
+            let admitted = self.admit(
                 WHAT,
                 ways.iter().map(|plan| self.demand(plan)),
                 |spec| match &known {
@@ -48,7 +47,19 @@ impl Inner {
                     Some(known) => self.load_points(load, known),
                     None => Err(CallError::refused(WHAT, "nothing was to be loaded; this is a bug")),
                 },
-            )?;
+            );
+            let mut admitted = match admitted {
+                Ok(admitted) => admitted,
+                Err(Failure::OutOfMemory(_)) if tries < TRIES => {
+                    tries += 1;
+                    continue;
+                }
+                Err(Failure::InDoubt(_)) if doubts < DOUBTS_MAX => {
+                    doubts += 1;
+                    continue;
+                }
+                Err(failure) => return Err(failure.into()),
+            };
             let plan = ways[admitted.grant.choice()];
             let made = self.msm_by(&plan, &mut admitted.grant, known.as_ref(), bases, scalars);
             // Everything is given back before the device is looked at.
@@ -64,8 +75,12 @@ impl Inner {
                 return Err(lost.for_backend(WHAT, 0));
             }
             match &error.fault {
-                Fault::OutOfMemory { .. } if tries < TRIES => {}
-                Fault::Squeezed { .. } if tries < TRIES => limit = plan.bytes() / 2,
+                Fault::OutOfMemory { .. } if tries < TRIES => tries += 1,
+                Fault::Squeezed { .. } if tries < TRIES => {
+                    tries += 1;
+                    limit = plan.bytes() / 2;
+                }
+                Fault::Doubted if doubts < DOUBTS_MAX => doubts += 1,
                 _ => return Err(error.for_backend(WHAT, limit)),
             }
         }

@@ -84,7 +84,7 @@ impl Device {
         let streams = options.streams.max(1);
         let owner = Owner::start(library, &name, streams)?;
         let scaling = check(&owner).map_err(|doubt| doubt.for_opening(&owner))?;
-        owner.clear_doubt();
+        owner.settle(owner.doubts());
         let memory = owner.memory();
         Ok(Self { owner, scaling, streams, memory, opened })
     }
@@ -147,6 +147,7 @@ impl Device {
             tables: Lock::default(),
             domain: Lock::new(DomainBook::default()),
             books: Lock::new(Books::new(memory)),
+            looking: Lock::default(),
             account: Account::new(),
             owner,
             ledger: ledger.clone(),

@@ -17,7 +17,7 @@ use plimsoll::{Bytes, Demand, Reservation};
 use plimsoll_groth16::backend::{BackendError, Transform};
 use plimsoll_groth16::domain::Domain;
 
-use super::{Admitted, Buffer, Inner, abc, class, lock, workspace};
+use super::{Admitted, Buffer, Failure, Inner, abc, class, lock, workspace};
 use crate::abi::SCALAR_BYTES;
 use crate::error::{CallError, Fault};
 use crate::memory::{domain_bytes, transform_scratch_bytes, vector_bytes};
@@ -175,7 +175,7 @@ impl Inner {
         operation: &'static str,
         demands: impl Iterator<Item = Demand>,
         coset: &Coset,
-    ) -> Result<Admitted, BackendError> {
+    ) -> Result<Admitted, Failure> {
         self.book_leaks();
         self.admit(
             operation,
@@ -197,6 +197,10 @@ impl Inner {
         data: &mut [Scalar],
         transform: Transform,
     ) -> Result<(), BackendError> {
+        self.again(|| self.transform_once(domain, data, transform))
+    }
+
+    fn transform_once(&self, domain: &Domain, data: &mut [Scalar], transform: Transform) -> Result<(), Failure> {
         const WHAT: &str = "ntt";
         if data.len() <= 1 {
             // One value is its own transform.
@@ -236,11 +240,23 @@ impl Inner {
     pub(super) fn quotient(
         &self,
         domain: &Domain,
-        vectors: [&mut [Scalar]; 3],
+        [a, b, c]: [&mut [Scalar]; 3],
         factor: &Scalar,
     ) -> Result<(), BackendError> {
+        let together = self.again(|| self.quotient_together(domain, a, b, c, factor))?;
+        if together { Ok(()) } else { self.quotient_piecewise(domain, [a, b, c], factor) }
+    }
+
+    /// `false` where there is no room for three, and nothing was done.
+    fn quotient_together(
+        &self,
+        domain: &Domain,
+        a: &mut [Scalar],
+        b: &[Scalar],
+        c: &[Scalar],
+        factor: &Scalar,
+    ) -> Result<bool, Failure> {
         const WHAT: &str = "quotient";
-        let [a, b, c] = vectors;
         let told = |error| self.told(WHAT, error, self.limit);
         let len = a.len() as u64;
         let coset = self.coset(domain, Transform::CosetForward).map_err(told)?;
@@ -251,7 +267,7 @@ impl Inner {
             vectors * bytes + self.factor_bytes() + besides + table <= self.limit
         };
         if len == 1 || !fits(3) {
-            return self.quotient_piecewise(domain, [a, b, c], factor);
+            return Ok(false);
         }
         self.require_domain(Self::domain_for(domain, &coset)).map_err(told)?;
         let demand = Demand::new()
@@ -260,9 +276,7 @@ impl Inner {
         let admitted = self.admit_with(WHAT, std::iter::once(demand), &coset);
         let mut admitted = match admitted {
             // What is kept for good leaves too little room for three.
-            Err(BackendError::DeviceOutOfMemory { .. }) => {
-                return self.quotient_piecewise(domain, [a, b, c], factor);
-            }
+            Err(Failure::Final(BackendError::DeviceOutOfMemory { .. })) => return Ok(false),
             other => other?,
         };
         let factors = self.factors(factor);
@@ -295,7 +309,7 @@ impl Inner {
         };
         let outcome = run();
         drop(admitted);
-        outcome.map_err(told)
+        outcome.map(|()| true).map_err(told)
     }
 
     fn quotient_piecewise(
@@ -320,6 +334,19 @@ impl Inner {
         c: &[Scalar],
         factor: &Scalar,
     ) -> Result<(), BackendError> {
+        // What is made is not made again.
+        let mut made = 0;
+        self.again(|| self.mul_sub_scale_rest(&mut a[made..], &b[made..], &c[made..], factor, &mut made))
+    }
+
+    fn mul_sub_scale_rest(
+        &self,
+        a: &mut [Scalar],
+        b: &[Scalar],
+        c: &[Scalar],
+        factor: &Scalar,
+        made: &mut usize,
+    ) -> Result<(), Failure> {
         const WHAT: &str = "mul_sub_scale";
         if a.is_empty() {
             return Ok(());
@@ -338,27 +365,25 @@ impl Inner {
             let room = self.buffer(&mut admitted.grant, abc(self.number), 3 * vector_bytes(piece as u64))?;
             let factor_room = self.buffer(&mut admitted.grant, workspace(self.number), self.factor_bytes())?;
             self.owner.call("copy to the device", |scope| scope.copy_in(&factors, factor_room.memory.all()))?;
-            let mut made = Ok(());
-            for ((a, b), c) in a.chunks_mut(piece).zip(b.chunks(piece)).zip(c.chunks(piece)) {
+            let mut pieces = a.chunks_mut(piece).zip(b.chunks(piece)).zip(c.chunks(piece));
+            let outcome = pieces.try_for_each(|((a, b), c)| {
                 let bytes = vector_bytes(a.len() as u64);
                 let parts = [0, 1, 2].map(|index| room.memory.part(index * bytes, bytes));
-                let copied = self.owner.call("copy to the device", |scope| {
+                self.owner.call("copy to the device", |scope| {
                     for (vector, part) in [&*a, b, c].into_iter().zip(parts) {
                         scope.copy_in(vector, part)?;
                     }
                     Ok(())
-                });
-                made = copied.and_then(|()| {
-                    self.owner.call(WHAT, |scope| {
-                        self.mul_sub_scale_on_device(scope, parts, &factor_room)?;
-                        scope.copy_out(parts[0], a)
-                    })
-                });
-                if made.is_err() {
-                    break;
-                }
-            }
-            self.erased(&room, made)
+                })?;
+                let len = a.len();
+                self.owner.call(WHAT, |scope| {
+                    self.mul_sub_scale_on_device(scope, parts, &factor_room)?;
+                    scope.copy_out(parts[0], a)
+                })?;
+                *made += len;
+                Ok(())
+            });
+            self.erased(&room, outcome)
         };
         let outcome = run();
         drop(admitted);

@@ -3,8 +3,8 @@
 //! Required ones are those without which nothing can be computed. A library that lacks one is none that this crate knows.
 //! Optional ones are missing in some versions and forks; where one is, another way is gone.
 //!
-//! There is no function that tells a version. But each release of v3 came with functions that the one before it has not, whatever
-//! features it was built with: the newest of those [marks](MARKS) that a library has says what it is. One that has none of
+//! There is no function that tells a version. But nearly each release of v3 came with functions that the one before it has not,
+//! whatever features it was built with: the newest of those [marks](MARKS) that a library has says what it is. One that has none of
 //! them is v3.0 or older, whose layouts are others, and is refused before anything of it is called.
 
 use libloading::os::unix::Library as Loaded;
@@ -85,12 +85,13 @@ symbols! {
     }
 }
 
-/// Functions that are never called, each with the release that it came with, oldest first. (v3.9 has none that v3.8 has not.)
+/// Functions that are never called, each with the release that it came with, oldest first. v3.9 has none that
+/// v3.8 has not, and v3.5's own comes with its sumcheck alone.
 const MARKS: [(&str, &str); 10] = [
     ("bls12_381_vector_sum", "v3.1"),
     ("bls12_381_ecadd", "v3.2"),
     ("bls12_381_execute_program", "v3.3"),
-    ("icicle_set_default_device", "v3.4"),
+    ("icicle_set_default_device", "v3.4 or v3.5"),
     ("bls12_381_create_predefined_returning_value_program", "v3.5"),
     ("bls12_381_generate_program", "v3.6"),
     ("bls12_381_vector_inv", "v3.7"),

@@ -42,10 +42,6 @@ const _: () = assert!(size_of::<Scalar>() == 32);
 const _: () = assert!(size_of::<blstrs::G1Affine>() == 96);
 const _: () = assert!(size_of::<blstrs::G2Affine>() == 192);
 
-/// The key under which the CUDA backend looks for the number of chunks.
-const CHUNKS_KEY: &std::ffi::CStr = c"nof_chunks";
-/// The key under which the processor's backend looks for the number of threads, since v3.2.
-const THREADS_KEY: &std::ffi::CStr = c"n_threads";
 /// Roots of unity have orders up to 2^32, and domains are one smaller.
 const DOMAIN_MAX: u32 = 31;
 /// The order in which a transform reads and writes: natural.
@@ -57,6 +53,8 @@ pub(super) struct Here {
     shared: Arc<Shared>,
     streams: Vec<Stream>,
     idle: Vec<usize>,
+    /// How many threads a vector operation is told to share, where the device is the processor; otherwise 0.
+    vector_threads: u32,
 }
 
 /// A stream, and what is let go when it has been synchronised.
@@ -77,9 +75,14 @@ fn check(operation: &'static str, wanted: u64, call: impl FnMut() -> Code) -> Re
 pub(super) fn free(library: &Library, shared: &Shared, address: usize, bytes: u64) -> Result<(), CallError> {
     let free = library.symbols.free;
     // SAFETY: the address came from `icicle_malloc` on this thread, and whoever had it has let go of it.
-    check("free", 0, || unsafe { free(address as *mut c_void) })?;
+    let freed = check("free", 0, || unsafe { free(address as *mut c_void) });
     shared.allocated.fetch_sub(bytes, Ordering::Relaxed);
-    Ok(())
+    if freed.is_err() {
+        // Nobody has it any more: it has leaked, which whoever looks at the device books.
+        shared.unfreed.fetch_add(bytes, Ordering::Relaxed);
+        shared.doubt();
+    }
+    freed
 }
 
 impl Here {
@@ -120,7 +123,11 @@ impl Here {
                 return Err(refused(format!("there are {count} of that kind")));
             }
         }
-        let mut here = Self { library, shared, streams: Vec::new(), idle: Vec::new() };
+        // Releases before v3.4 start one thread fewer than they are told, and throw where that is none. They tell themselves one
+        // fewer than there are, so that with two cores nothing would go.
+        let vector_threads = Scratch::of(name, false).threads();
+        let vector_threads = if vector_threads == 0 { 0 } else { vector_threads.max(2) };
+        let mut here = Self { library, shared, streams: Vec::new(), idle: Vec::new(), vector_threads };
         for _ in 0..streams {
             here.open_stream()?;
         }
@@ -143,6 +150,15 @@ impl Here {
         Ok(())
     }
 
+    pub(super) fn library(&self) -> &'static Library {
+        self.library
+    }
+
+    /// Until the stream has been synchronised.
+    pub(super) fn keep_extension(&mut self, stream: usize, extension: *mut c_void) {
+        self.streams[stream].extensions.push(extension);
+    }
+
     pub(super) fn has_stream(&self) -> bool {
         !self.idle.is_empty()
     }
@@ -160,8 +176,15 @@ impl Here {
     pub(super) fn synchronise(&mut self, stream: usize, operation: &'static str) -> Result<(), CallError> {
         let synchronize = self.library.symbols.stream_synchronize;
         let handle = self.streams[stream].handle;
-        // SAFETY: a function of ICICLE's with a stream of this device, or the null stream.
-        let wait = || check(operation, 0, || unsafe { synchronize(handle) });
+        let wait = || {
+            // SAFETY: a function of ICICLE's with a stream of this device, or the null stream.
+            let waited = check(operation, 0, || unsafe { synchronize(handle) });
+            waited.map_err(|error| match error.fault {
+                // Whatever it is that was wanting, what was under way has not come to its end, and nobody can tell how far it came.
+                Fault::Exception { .. } => error,
+                fault => CallError { operation, fault: Fault::Unfinished { code: fault.code() } },
+            })
+        };
         let first = wait();
         if first.is_err()
             && let Err(error) = wait()
@@ -222,10 +245,23 @@ pub struct MsmCall<'env> {
     pub sum: &'env mut [u8],
 }
 
+/// What a device says of its memory, and what is known to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holdings {
+    pub(crate) total: u64,
+    pub(crate) free: u64,
+    /// In buffers.
+    pub(crate) allocated: u64,
+    /// The logarithm of the domain's size.
+    pub(crate) domain: Option<u32>,
+}
+
 /// What a call can do. Everything that it begins is done when [`Owner::call`](super::Owner::call) returns.
 pub struct Scope<'here, 'env> {
     pub(super) here: &'here mut Here,
     pub(super) stream: usize,
+    /// Whether this call is to find out if the device may be trusted.
+    pub(super) checks: bool,
     /// Invariant: what is used lives for `'env`.
     pub(super) env: PhantomData<Cell<&'env ()>>,
 }
@@ -236,7 +272,22 @@ impl<'env> Scope<'_, 'env> {
     }
 
     fn note<R>(&self, result: Result<R, CallError>) -> Result<R, CallError> {
-        self.here.shared.note(result)
+        // Whoever looks at the device makes of it what it is.
+        if self.checks { result } else { self.here.shared.note(result) }
+    }
+
+    /// Says that this call is to find out whether the device may be trusted: it computes while the device is in doubt.
+    pub(crate) fn for_checking(&mut self) {
+        self.checks = true;
+    }
+
+    /// A device that is in doubt computes nothing until it has been looked at: whoever comes after a call that has failed would
+    /// take its results for right. What was begun before goes on.
+    fn trusted(&self, operation: &'static str) -> Result<(), CallError> {
+        if self.checks || !self.here.shared.is_doubted() || mutant!("icicle-computes-in-doubt") {
+            return Ok(());
+        }
+        Err(CallError { operation, fault: Fault::Doubted })
     }
 
     pub(super) fn allocate(&mut self, bytes: u64) -> Result<usize, CallError> {
@@ -255,8 +306,7 @@ impl<'env> Scope<'_, 'env> {
     }
 
     pub(super) fn free(&mut self, address: usize, bytes: u64) -> Result<(), CallError> {
-        let freed = free(self.here.library, &self.here.shared, address, bytes);
-        self.note(freed)
+        free(self.here.library, &self.here.shared, address, bytes)
     }
 
     /// What the device says of its memory, total and free.
@@ -267,6 +317,19 @@ impl<'env> Scope<'_, 'env> {
         // SAFETY: a function of ICICLE's with two numbers to write.
         check("ask for free memory", 0, || unsafe { get(total_place, free_place) }).ok()?;
         (total > 0).then_some((total as u64, free as u64))
+    }
+
+    /// The same beside what is allocated here, at one moment.
+    pub(crate) fn holdings(&mut self) -> Option<Holdings> {
+        let (total, free) = self.memory()?;
+        let shared = &self.here.shared;
+        Some(Holdings {
+            total,
+            free,
+            // Relaxed: only this thread changes them.
+            allocated: shared.allocated.load(Ordering::Relaxed),
+            domain: shared.domain.load(Ordering::Relaxed).checked_sub(1),
+        })
     }
 
     /// Begins to copy to the device.
@@ -344,6 +407,7 @@ impl<'env> Scope<'_, 'env> {
     /// As ICICLE says.
     pub fn msm(&mut self, call: MsmCall<'env>) -> Result<(), CallError> {
         const WHAT: &str = "msm";
+        self.trusted(WHAT)?;
         let MsmCall { group, scalars, points, window, threads, scratch_bytes, sum } = call;
         let terms = scalars.bytes() / SCALAR_BYTES;
         if terms == 0 || scalars.bytes() % SCALAR_BYTES != 0 {
@@ -372,7 +436,7 @@ impl<'env> Scope<'_, 'env> {
             results_on_device: false,
             is_async: true,
             zeros: [0; 1],
-            ext: self.msm_extension(threads),
+            ext: self.extension(Some(1), threads),
         });
         let symbols = &self.here.library.symbols;
         let msm = if group == CurveGroup::G1 { symbols.msm } else { symbols.g2_msm };
@@ -384,37 +448,6 @@ impl<'env> Scope<'_, 'env> {
         self.note(begun)
     }
 
-    /// An extension that says: in one chunk, and with so many threads. Null where there are no extensions; then a backend has but
-    /// one way.
-    fn msm_extension(&mut self, threads: u32) -> *mut c_void {
-        let symbols = &self.here.library.symbols;
-        let (Some(create), Some(set), Some(_)) =
-            (symbols.create_config_extension, symbols.config_extension_set_int, symbols.destroy_config_extension)
-        else {
-            return null_mut();
-        };
-        let threads = c_int::try_from(threads).unwrap_or(0);
-        let mut extension = null_mut();
-        let place = &mut extension;
-        let made = shielded(|| {
-            // SAFETY: functions of ICICLE's; the keys end with a zero.
-            unsafe {
-                *place = create();
-                if !place.is_null() {
-                    set(*place, CHUNKS_KEY.as_ptr(), 1);
-                    if threads > 0 {
-                        set(*place, THREADS_KEY.as_ptr(), threads);
-                    }
-                }
-            }
-            code::SUCCESS
-        });
-        if !extension.is_null() {
-            self.here.streams[self.stream].extensions.push(extension);
-        }
-        made.map_or(null_mut(), |_| extension)
-    }
-
     /// Begins to take points out of Montgomery form, in place.
     ///
     /// # Errors
@@ -422,6 +455,7 @@ impl<'env> Scope<'_, 'env> {
     /// As ICICLE says.
     pub fn points_to_standard(&mut self, group: CurveGroup, points: Part<'env>) -> Result<(), CallError> {
         const WHAT: &str = "convert points";
+        self.trusted(WHAT)?;
         if !points.bytes().is_multiple_of(affine_bytes(group)) {
             return Err(CallError::refused(WHAT, "a part of a point is none"));
         }
@@ -442,7 +476,11 @@ impl<'env> Scope<'_, 'env> {
     }
 
     /// A configuration for vectors on the device, inputs and output: conversions look at both.
-    fn vector_config(&self, batch: c_int) -> Padded<VecOpsConfig> {
+    fn vector_config(&mut self, batch: c_int) -> Padded<VecOpsConfig> {
+        let ext = match self.here.vector_threads {
+            0 => null_mut(),
+            threads => self.extension(None, threads),
+        };
         Padded::new(VecOpsConfig {
             stream: self.stream(),
             a_on_device: true,
@@ -452,7 +490,7 @@ impl<'env> Scope<'_, 'env> {
             batch_size: batch,
             columns_batch: false,
             zeros: [0; 7],
-            ext: null_mut(),
+            ext,
         })
     }
 
@@ -504,6 +542,7 @@ impl<'env> Scope<'_, 'env> {
     /// Without a domain that is large enough; as ICICLE says.
     pub fn ntt(&mut self, data: Part<'env>, inverse: bool, coset: Option<&Scalar>) -> Result<(), CallError> {
         const WHAT: &str = "transform";
+        self.trusted(WHAT)?;
         let len = data.bytes() / SCALAR_BYTES;
         if !len.is_power_of_two() || !data.bytes().is_multiple_of(SCALAR_BYTES) {
             return Err(CallError::refused(WHAT, "the length of a transform is a power of two"));
@@ -576,6 +615,7 @@ impl<'env> Scope<'_, 'env> {
         out: Part<'env>,
         batch: u32,
     ) -> Result<(), CallError> {
+        self.trusted(what)?;
         let len = a.bytes() / SCALAR_BYTES;
         let fits = a.bytes() == b.bytes() && a.bytes() == out.bytes() && a.bytes().is_multiple_of(SCALAR_BYTES);
         if !fits || batch == 0 || !len.is_multiple_of(u64::from(batch)) || len > 1 << 31 {
@@ -605,6 +645,7 @@ impl<'env> Scope<'_, 'env> {
     /// [`Fault::NoFunction`] in some forks; as ICICLE says.
     pub fn scale(&mut self, factor: Part<'env>, vector: Part<'env>) -> Result<(), CallError> {
         const WHAT: &str = "scale a vector";
+        self.trusted(WHAT)?;
         let Some(function) = self.here.library.symbols.scalar_mul_vec else {
             let fault = Fault::NoFunction { name: "bls12_381_scalar_mul_vec" };
             return Err(CallError { operation: WHAT, fault });

@@ -53,6 +53,14 @@ fn the_processor_conforms() {
     let icicle = device.alone(Some(Bytes(64 * MIB))).expect("a budget");
     conformance::check(&icicle, 0..=4);
     mock.assert_used_well();
+    drop(icicle);
+    // As v3.1 to v3.3 do on a machine of two cores.
+    mock.set("few_cores", 1);
+    let icicle = mock.device("CPU").expect("it is told of threads").alone(Some(Bytes(64 * MIB))).expect("a budget");
+    conformance::check(&icicle, 0..=3);
+    mock.assert_used_well();
+    drop(icicle);
+    mock.assert_empty();
 }
 
 #[test]

@@ -4,8 +4,9 @@ use blstrs::{G1Affine, Scalar};
 use ff::Field;
 use group::prime::PrimeCurveAffine;
 use plimsoll::{Bytes, Class, Ledger, Reservation, Space};
-use plimsoll_groth16::backend::{Backend, BackendError, Cpu};
+use plimsoll_groth16::backend::{Backend, BackendError, Cpu, Transform};
 use plimsoll_groth16::domain::Domain;
+use plimsoll_icicle::error::Fault;
 use plimsoll_icicle::{IS_SHIELDED, Icicle};
 
 use crate::support::Mock;
@@ -67,6 +68,7 @@ fn whatever_fails_the_result_is_right_or_an_error_and_the_device_goes_on() {
         ("ntt", 6),
         ("vector", 9),
         ("convert", 1),
+        ("synchronize", 6),
     ] {
         let mock = Mock::new();
         let mut icicle = mock.icicle(256 * MIB);
@@ -86,6 +88,108 @@ fn whatever_fails_the_result_is_right_or_an_error_and_the_device_goes_on() {
         mock.assert_empty();
     }
     assert!(errors > 30, "{errors} of the faults came through as errors");
+}
+
+/// A synchronisation fails with the code of an out-of-memory, after the result was written into the caller's vector: making it
+/// again would transform it twice.
+#[test]
+fn what_was_under_way_when_it_failed_is_not_made_again() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    let domain = Domain::with_log_size(3).expect("small");
+    let mut data: Vec<Scalar> = (0..8).map(Scalar::from).collect();
+    icicle.ntt(&domain, &mut data, Transform::Forward, &mut scratch()).expect("room");
+    for nth in 1..=3 {
+        for code in [2, 4] {
+            let mut data: Vec<Scalar> = (0..8).map(Scalar::from).collect();
+            let mut expected = data.clone();
+            Cpu::new().ntt(&domain, &mut expected, Transform::Forward, &mut scratch()).expect("room");
+            mock.fail("synchronize", nth, code);
+            let made = icicle.ntt(&domain, &mut data, Transform::Forward, &mut scratch());
+            mock.fail("synchronize", 0, 0);
+            match made {
+                Ok(()) => assert_eq!(data, expected, "synchronisation {nth} answers {code}"),
+                Err(BackendError::DeviceOutOfMemory { .. }) => panic!("nobody knows what was wanting"),
+                Err(error) => assert!(error.to_string().contains("under way"), "{error}"),
+            }
+        }
+    }
+    mock.assert_used_well();
+}
+
+/// Nobody computes between a call that has failed and the known answers.
+#[test]
+fn a_device_in_doubt_computes_nothing_before_it_was_looked_at() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    let expected = work(&Cpu::new()).expect("enough scratch");
+    assert_eq!(work(&icicle).expect("well"), expected);
+    let owner = icicle.owner();
+    let vector = owner.allocate(64).expect("room");
+    let multiply = || {
+        let (a, b) = (vector.part(0, 32), vector.part(32, 32));
+        owner.call("multiply", |scope| {
+            scope.erase(vector.all())?;
+            scope.multiply(a, b, a)
+        })
+    };
+    for code in [2, 99, -1] {
+        if code < 0 && !IS_SHIELDED {
+            continue;
+        }
+        multiply().expect("well");
+        mock.fail("vector", 1, code);
+        multiply().expect_err("it fails");
+        assert!(owner.is_doubted());
+        let before = mock.get("calls:vector");
+        let error = multiply().expect_err("in doubt");
+        assert_eq!((error.fault, mock.get("calls:vector")), (Fault::Doubted, before));
+        // Whoever comes through the ledger looks first, and hears nothing of it.
+        assert_eq!(work(&icicle).expect("it was looked at"), expected);
+        assert!(!owner.is_doubted());
+        multiply().expect("well");
+    }
+    // What was refused leaves no doubt.
+    mock.fail("vector", 1, 11);
+    assert_eq!(multiply().expect_err("refused").fault, Fault::InvalidArgument);
+    assert!(!owner.is_doubted());
+    // By hand, and with a wrong answer.
+    mock.fail("vector", 1, 99);
+    multiply().expect_err("it fails");
+    owner.look().expect("well");
+    multiply().expect("well");
+    mock.fail("vector", 1, 99);
+    multiply().expect_err("it fails");
+    mock.set("wrong_ntt", 1);
+    owner.look().expect_err("wrong");
+    assert!(matches!(multiply().expect_err("given up").fault, Fault::Lost { .. }));
+    mock.assert_used_well();
+}
+
+/// One of many calls fails, whosesoever it is: its own work may fail, and all other results are right.
+#[test]
+fn a_fault_beside_others_work_reaches_nobody_else() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    let expected = work(&Cpu::new()).expect("enough scratch");
+    for (function, nth, code) in
+        [("vector", 5, 99), ("msm", 2, 2), ("ntt", 8, 14), ("convert", 2, 99), ("malloc", 9, 4)]
+    {
+        mock.fail(function, nth, code);
+        let failed: usize = std::thread::scope(|scope| {
+            let run = || (0..2).filter(|_| work(&icicle).map(|made| assert_eq!(made, expected)).is_err()).count();
+            let workers: Vec<_> = (0..3).map(|_| scope.spawn(run)).collect();
+            workers.into_iter().map(|worker| worker.join().expect("no panic")).sum()
+        });
+        mock.fail(function, 0, 0);
+        assert!(failed <= 1, "{failed} of the work failed of one fault in {function}");
+        assert_eq!(icicle.owner().lost(), None);
+    }
+    assert_eq!(work(&icicle).expect("it goes on"), expected);
+    assert_eq!(held(&icicle), 0);
+    mock.assert_used_well();
+    drop(icicle);
+    mock.assert_empty();
 }
 
 #[test]

@@ -210,6 +210,25 @@ fn what_a_failed_call_has_leaked_is_booked_as_such() {
     mock.assert_used_well();
 }
 
+/// A buffer that ICICLE would not free, on devices that tell how much is free and on such as do not.
+#[test]
+fn what_icicle_would_not_free_is_booked_as_leaked() {
+    for silent in [0, 1] {
+        let mock = Mock::new();
+        mock.set("silent", silent);
+        let icicle = mock.icicle(512 * MIB);
+        multiply(&icicle).expect("room");
+        let memory = icicle.owner().allocate(5 * MIB).expect("room");
+        mock.fail("free", 1, 5);
+        drop(memory);
+        multiply(&icicle).expect("it was looked at");
+        assert_eq!(icicle.learned().leaked_bytes, 5 * MIB, "silent: {silent}");
+        assert_eq!(held(&icicle, "device.leaked"), 5 * MIB);
+        assert_eq!(icicle.owner().allocated_bytes(), 0);
+        mock.assert_used_well();
+    }
+}
+
 #[test]
 fn a_device_that_leaks_too_much_is_given_up_with_its_limits() {
     let mock = Mock::new();

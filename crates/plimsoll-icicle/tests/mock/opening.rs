@@ -73,7 +73,9 @@ const MARKS: [&str; 10] = [
 
 #[test]
 fn a_release_is_told_by_what_came_with_it() {
-    for (without, release) in [(0, "v4.0"), (1, "v3.8 or v3.9"), (3, "v3.7"), (6, "v3.4"), (9, "v3.1")] {
+    for (without, release) in
+        [(0, "v4.0"), (1, "v3.8 or v3.9"), (3, "v3.7"), (5, "v3.5"), (6, "v3.4 or v3.5"), (9, "v3.1")]
+    {
         let mock = Mock::without(&MARKS[..without]);
         let library = Library::find(Some(mock.folder())).expect("it is known");
         assert_eq!(library.version(), release);

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError};
 use blstrs::Scalar;
 use ff::Field;
-use plimsoll::{Budget, Bytes, Ledger, Space};
+use plimsoll::pipeline::JobError;
+use plimsoll::pool::{Pool, PoolConfig};
+use plimsoll::{Budget, Bytes, Grant, Ledger, Space};
 use plimsoll_groth16::backend::Backend;
-use plimsoll_groth16::prover::{Blinding, Prover};
+use plimsoll_groth16::prover::{Blinding, ProveError, Prover};
 use plimsoll_groth16::r1cs::R1cs;
 use plimsoll_groth16::setup;
-use plimsoll_icicle::{Icicle, VerifiedError, VerifiedProver};
+use plimsoll_icicle::Icicle;
 
 use crate::support::Mock;
 
@@ -38,11 +40,11 @@ impl Circuit<Scalar> for Squares {
     }
 }
 
-fn prover(icicle: &Icicle) -> VerifiedProver {
+fn prover(icicle: &Icicle) -> Prover {
     let r1cs = Arc::new(R1cs::from_circuit(Squares(None)).expect("a circuit"));
     let key = setup::generate(&r1cs, &mut rand_core::OsRng, &|_| ControlFlow::Continue(())).expect("a key");
     let backend: Arc<dyn Backend> = Arc::new(icicle.clone());
-    VerifiedProver::new(Prover::new(r1cs, Arc::new(key), backend).expect("they belong together"))
+    Prover::new(r1cs, Arc::new(key), backend).expect("they belong together")
 }
 
 fn ledger() -> Ledger {
@@ -94,11 +96,26 @@ fn a_proof_that_is_not_valid_is_not_returned() {
     let mock = Mock::new();
     let icicle = mock.icicle(512 * MIB);
     let prover = prover(&icicle);
-    prover.prove(&ledger(), Squares(Some(Scalar::from(3))), Blinding::from_os()).expect("a proof");
+    let circuit = || Squares(Some(Scalar::from(3)));
+    let prove = |prover: &Prover| prover.prove(&ledger(), circuit(), Blinding::from_os());
+    let through_a_pipeline = |prover: &Prover| {
+        let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).expect("a thread");
+        let begin = |prover: &Prover, grant: &mut Grant, circuit| Ok((prover.synthesise(grant, circuit)?, ()));
+        let end = |prover: &Prover, openings, ()| prover.finish(openings, Blinding::from_os());
+        let pipeline = prover.pipeline(&ledger(), &pool, begin, end).expect("room for one");
+        pipeline.submit("proof", circuit()).expect("taken on").wait().map_err(Box::new)
+    };
+    prove(&prover).expect("a proof");
+    through_a_pipeline(&prover).expect("a proof");
     // From now on sums are wrong, without an error.
     mock.set("wrong_from", mock.get("calls:msm") + 1);
-    let error = prover.prove(&ledger(), Squares(Some(Scalar::from(3))), Blinding::from_os()).expect_err("wrong");
-    assert!(matches!(error, VerifiedError::Unsound { backend: "icicle", .. }), "{error}");
+    let error = prove(&prover).expect_err("wrong");
+    assert!(matches!(error, ProveError::Unsound { backend: "icicle", .. }), "{error}");
+    match *through_a_pipeline(&prover).expect_err("wrong") {
+        JobError::Stage { source: ProveError::Unsound { backend: "icicle", .. }, .. } => {}
+        ref error => panic!("{error}"),
+    }
     let careless = prover.without_verification();
-    careless.prove(&ledger(), Squares(Some(Scalar::from(3))), Blinding::from_os()).expect("nobody looked");
+    prove(&careless).expect("nobody looked");
+    prove(&careless.with_verification()).expect_err("somebody looked");
 }

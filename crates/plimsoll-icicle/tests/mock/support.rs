@@ -32,9 +32,7 @@ impl Mock {
         let folder = std::env::temp_dir().join(format!("plimsoll-icicle-{}-{count}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder for temporary files");
         let mut bytes = fs::read(built()).expect("the mock is a dependency of this test");
-        for function in functions {
-            hide(&mut bytes, function);
-        }
+        hide(&mut bytes, functions);
         let device = folder.join("libicicle_device.so");
         fs::write(&device, &bytes).expect("room for a copy of the mock");
         // One file under three names is one library to the loader.
@@ -124,15 +122,20 @@ fn built() -> PathBuf {
     test.with_file_name("libplimsoll_icicle_mock.so")
 }
 
-/// Renames a function, so that nobody finds it: the tables by which names are found are left as they are.
-fn hide(library: &mut [u8], function: &str) {
-    let name = [b"\0", function.as_bytes(), b"\0"].concat();
-    let mut found = 0;
-    let mut at = 0;
-    while let Some(next) = library[at..].windows(name.len()).position(|window| window == name) {
-        at += next + 1;
-        library[at] = b'!';
-        found += 1;
+/// Renames functions, so that nobody finds them: the tables by which names are found are left as they are.
+fn hide(library: &mut [u8], functions: &[&str]) {
+    if functions.is_empty() {
+        return;
     }
-    assert!(found > 0, "{function} is in the mock");
+    let mut found = vec![false; functions.len()];
+    // The names end with a zero, and begin after one.
+    for text in library.split_mut(|byte| *byte == 0) {
+        if let Some(index) = functions.iter().position(|function| function.as_bytes() == text) {
+            text[0] = b'!';
+            found[index] = true;
+        }
+    }
+    for (function, found) in functions.iter().zip(found) {
+        assert!(found, "{function} is in the mock");
+    }
 }

@@ -9,10 +9,10 @@ use blstrs::Scalar;
 use plimsoll::{Bytes, Ledger, Space};
 use plimsoll_groth16::backend::{Backend, CurveGroup};
 use plimsoll_groth16::prover::{Blinding, Prover};
+use plimsoll_icicle::Icicle;
 use plimsoll_icicle::device::MsmCall;
 use plimsoll_icicle::error::CallError;
 use plimsoll_icicle::memory::{MsmPlan, Scratch};
-use plimsoll_icicle::{Icicle, VerifiedProver};
 
 use crate::points::{self, Squares};
 
@@ -26,7 +26,6 @@ pub(crate) fn print(icicle: &Icicle, log_size: u32) -> Result<(), String> {
     let (r1cs, key) = points::generate(constraints)?;
     let backend: Arc<dyn Backend> = Arc::new(icicle.clone());
     let prover = Prover::new(r1cs, Arc::new(key), backend).map_err(|error| error.to_string())?;
-    let prover = VerifiedProver::new(prover);
     println!("{PROOFS} proofs of {constraints} constraints, each verified\n");
     println!(
         "| at once | seconds a proof | device memory held at the most, of the budget | out of memory |\n|---|---|---|---|"
