@@ -1,32 +1,60 @@
 #!/bin/sh
-# Checks and measures on a CUDA device: sh gpu.sh RESULTS. Run it in the folder that `cargo xtask gpu` has filled.
+# Checks and measures on a CUDA device: sh gpu.sh RESULTS [PART…], all parts if none is named. Run it in the folder that
+# `cargo xtask gpu` has filled. Other provers are timed beside ours if their programs are there too (gpu-peers/README.md).
 set -u
 out=${1:?say where the results go}
+shift
+parts=${*:-checks stream pile-up peers speed sanitizer}
 mkdir -p "$out"
-here=$(dirname "$0")
+here=$(cd "$(dirname "$0")" && pwd)
+check="$here/gpu-check"
+# Large buffers go back to the kernel when they are freed, so that what the process has is what it uses.
+export MALLOC_MMAP_THRESHOLD_=1048576
 failed=0
 step() {
     name=$1 limit=$2
     shift 2
-    echo "== $name: $*"
+    echo "== $name: $(basename "$1") $(shift && echo "$*")"
     timeout "$limit" "$@" >"$out/$name.txt" 2>&1 || { echo "FAILED ($?)"; failed=1; }
-    tail -n "${TAIL:-6}" "$out/$name.txt"
+    tail -n "${TAIL:-3}" "$out/$name.txt"
 }
-check="$here/gpu-check"
-step info 30 "$check" info
-step conform 300 "$check" conform 0 "${CONFORM_MAX:-16}"
-step large 300 "$check" large 21 26
-step memory 120 "$check" memory
-for log in 3 10 14; do step pieces-$log 60 "$check" pieces $log; done
-step faults 60 "$check" faults
-TAIL=20 step proofs 120 "$check" proofs 4 18
-for log in 17 20 22; do step full-$log 60 "$check" full $log dense; done
-for log in 18 20; do step bits-$log 60 "$check" full $log boolean; done
-TAIL=9 step stream-20 120 "$check" stream 20 dense 64 512 1024 2048 4096 8192 16384
-TAIL=9 step stream-22 120 "$check" stream 22 dense 24 1024 2048 4096 8192 16384
-TAIL=40 step ntt 60 "$check" ntt 16 26
-TAIL=80 step msm 120 "$check" msm 16 24
-if command -v compute-sanitizer >/dev/null; then
+part() { case " $parts " in *" $1 "*) true ;; *) false ;; esac; }
+
+if part checks; then
+    step info 30 "$check" info
+    step memory 120 "$check" memory
+    for log in 3 10 14; do step pieces-$log 60 "$check" pieces $log; done
+    step faults 60 "$check" faults
+    TAIL=24 step conform 300 "$check" conform 0 "${CONFORM_MAX:-20}"
+    TAIL=8 step large 300 "$check" large 21 26
+    TAIL=28 step proofs 200 "$check" proofs 4 "${PROOFS_MAX:-20}"
+fi
+if part stream; then
+    TAIL=9 step stream-20 200 "$check" stream 20 dense 64 512 1024 2048 4096 8192 16384
+    TAIL=7 step stream-22 200 "$check" stream 22 dense 24 1024 2048 4096 8192 16384
+fi
+if part pile-up; then TAIL=5 step pile-up 120 "$check" pile-up 20 dense 128 4096; fi
+if part peers; then
+    for circuit in "17 dense" "18 boolean" "18 sha256" "20 dense" "20 boolean" "20 sha256" "22 dense"; do
+        # Two words.
+        # shellcheck disable=SC2086
+        set -- $circuit
+        rounds=5
+        if [ "$1" = 22 ]; then rounds=3; fi
+        step "full-$1-$2" 90 "$check" full "$1" "$2"
+        ls "$here"/peer-* >/dev/null 2>&1 || continue
+        step "key-$1-$2" 90 "$check" key "$1" "$2" "$out/key.params"
+        for peer in "$here"/peer-*; do
+            TAIL=1 step "$(basename "$peer")-$1-$2" 150 "$peer" "$out/key.params" "$1" "$2" $rounds
+        done
+        rm -f "$out"/key.params*
+    done
+fi
+if part speed; then
+    TAIL=40 step ntt 60 "$check" ntt 16 26
+    TAIL=80 step msm 120 "$check" msm 16 24
+fi
+if part sanitizer && command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck initcheck; do
         PLIMSOLL_GPU_ARENA=1200 step $tool 200 compute-sanitizer --tool $tool --error-exitcode 9 "$check" pieces 4
     done

@@ -22,13 +22,27 @@ const WHEELS: [&str; 5] = [
     "nvidia-cuda-cccl==13.0.85",
 ];
 
+/// What to do.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only what needs no device: compiles everything, lints it, and runs the tests that launch no kernel
+    #[arg(long)]
+    compile: bool,
+}
+
 /// Builds the program and lays the script beside it.
-pub(crate) fn run() -> Result<()> {
-    let mut build = sh::cargo("build --release --quiet -p plimsoll-cuda --features gpu-check --bin gpu-check");
-    if !toolkit_is_there() {
-        build.env("CUDA_PATH", wheels()?);
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let toolkit = if toolkit_is_there() { None } else { Some(wheels()?) };
+    let cargo = |args: &str| {
+        let mut command = sh::cargo(args);
+        command.envs(toolkit.iter().map(|toolkit| ("CUDA_PATH", toolkit)));
+        command
+    };
+    if args.compile {
+        sh::run(&mut cargo("clippy --quiet -p plimsoll-cuda --features gpu-check --all-targets -- -D warnings"))?;
+        return sh::run(&mut cargo("test --quiet -p plimsoll-cuda --features gpu-check --lib"));
     }
-    sh::run(&mut build)?;
+    sh::run(&mut cargo("build --release --quiet -p plimsoll-cuda --features gpu-check --bin gpu-check"))?;
     let folder = sh::target_dir().join("gpu");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let program = folder.join("gpu-check");

@@ -55,7 +55,7 @@ enum Task {
     /// The fuzz target: traces that a fuzzer finds, against the oracle.
     Fuzz(fuzz::Args),
     /// Builds the program and the script that check and measure on a CUDA device (with nvcc, or five Python wheels).
-    Gpu,
+    Gpu(gpu::Args),
     /// Conformance and figures on the ICICLE that is installed.
     Icicle(icicle::Args),
     /// circom and snarkjs against ours: each side verifies what the other proves (needs node and npm).
@@ -108,7 +108,7 @@ fn run() -> Result<()> {
         Task::Shuttle(args) => shuttle::run(&args),
         Task::Soak(args) => soak::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
-        Task::Gpu => gpu::run(),
+        Task::Gpu(args) => gpu::run(&args),
         Task::Icicle(args) => icicle::run(&args),
         Task::Interop(args) => interop::run(&args),
         Task::Mutants(args) => mutants::run(&args),

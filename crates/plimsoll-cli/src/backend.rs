@@ -107,7 +107,11 @@ fn cuda_devices() -> Result<String, String> {
     let devices = (0..count).map(|device| {
         let properties = plimsoll_cuda::properties(device).map_err(|error| error.to_string())?;
         let (free, total) = (Bytes(properties.free_bytes), Bytes(properties.total_bytes));
-        Ok::<_, String>(format!("device {device}: {}, {free} free of {total}", properties.name))
+        let kernels = match plimsoll_cuda::has_kernels_for(device) {
+            Ok(()) => String::new(),
+            Err(error) => format!(", but: {error}"),
+        };
+        Ok::<_, String>(format!("device {device}: {}, {free} free of {total}{kernels}", properties.name))
     });
     devices.collect::<Result<Vec<_>, _>>().map(|lines| lines.join("; "))
 }
@@ -126,8 +130,8 @@ fn cuda(memory: Option<Bytes>) -> Result<Chosen, String> {
     };
     let (driver, name, bytes) = open().map_err(|error| error.to_string())?;
     let backend = plimsoll_cuda::Cuda::alone(driver).map_err(|error| error.to_string())?;
-    let why = format!("{name}, {} of its memory", Bytes(bytes));
-    Ok(Chosen { backend: Arc::new(backend), why, host_memory: Bytes::ZERO })
+    let (why, host_memory) = (format!("{name}, {} of its memory", Bytes(bytes)), backend.staging_bytes());
+    Ok(Chosen { backend: Arc::new(backend), why, host_memory })
 }
 
 #[cfg(not(feature = "cuda"))]

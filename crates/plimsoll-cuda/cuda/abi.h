@@ -19,6 +19,8 @@ struct pc_properties {
 
 // The runtime (runtime.cu).
 int pc_device_count(int* count);
+// As CUDA numbers them; 0 for a driver that is not there.
+int pc_versions(int* driver, int* runtime);
 int pc_properties_of(int device, pc_properties* out);
 int pc_select(int device);
 // Whether this build has machine code that runs on the selected device.
@@ -31,7 +33,8 @@ int pc_free(void* d_memory);
 int pc_stream_create(void** stream);
 int pc_stream_destroy(void* stream);
 int pc_stream_synchronise(void* stream);
-int pc_event_create(void** event, int timed);
+// `kind` is 0 for an order of things, 1 for one that is timed, 2 for one that a thread waits for without turning.
+int pc_event_create(void** event, int kind);
 int pc_event_destroy(void* event);
 int pc_event_record(void* event, void* stream);
 int pc_event_wait(void* event, void* stream);

@@ -27,6 +27,13 @@ int pc_device_count(int* count)
     return 0;
 }
 
+int pc_versions(int* driver, int* runtime)
+{
+    PC_TRY(cudaDriverGetVersion(driver));
+    PC_TRY(cudaRuntimeGetVersion(runtime));
+    return 0;
+}
+
 int pc_properties_of(int device, pc_properties* out)
 {
     cudaDeviceProp properties;
@@ -100,10 +107,12 @@ int pc_stream_synchronise(void* stream)
     return 0;
 }
 
-int pc_event_create(void** event, int timed)
+int pc_event_create(void** event, int kind)
 {
+    static const unsigned flags[] = {
+        cudaEventDisableTiming, cudaEventDefault, cudaEventDisableTiming | cudaEventBlockingSync};
     cudaEvent_t made;
-    PC_TRY(cudaEventCreateWithFlags(&made, timed ? cudaEventDefault : cudaEventDisableTiming));
+    PC_TRY(cudaEventCreateWithFlags(&made, flags[kind]));
     *event = made;
     return 0;
 }
@@ -164,7 +173,7 @@ int pc_fill(void* d_memory, int byte, size_t bytes, void* stream)
 
 int pc_host_register(void* memory, size_t bytes)
 {
-    PC_TRY(cudaHostRegister(memory, bytes, cudaHostRegisterDefault));
+    PC_TRY(cudaHostRegister(memory, bytes, cudaHostRegisterPortable));
     return 0;
 }
 

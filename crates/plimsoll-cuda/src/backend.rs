@@ -12,8 +12,8 @@ use std::sync::Arc;
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use group::Group;
 use plimsoll::device::{Device, DeviceConfig, DeviceError, DriverError, LeaseCx, StageError, StartError};
-use plimsoll::ledger::{EnterError, SubmitError};
-use plimsoll::{Budget, Bytes, Demand, JobSpec, Ledger, Profile, Reservation};
+use plimsoll::ledger::{AnyLoad, EnterError, SubmitError};
+use plimsoll::{Budget, Bytes, Demand, JobSpec, Ledger, Profile, Reservation, Space};
 use plimsoll_groth16::backend::CurveGroup;
 use plimsoll_groth16::backend::{Backend, BackendError, Transform, require_same_length, require_vectors_of};
 use plimsoll_groth16::domain::Domain;
@@ -25,6 +25,7 @@ use crate::plan::msm::{MsmPlan, Points};
 use crate::plan::ntt::{MAX_LOG_SIZE, workspace_bytes};
 use crate::plan::{self, SCALAR_BYTES, Shape};
 use crate::raw::{bytes_of, bytes_of_mut};
+use crate::staging::Staging;
 
 /// How many alternatives a multiplication has, each with at most half of the bytes of the one before.
 const ALTERNATIVES: usize = 6;
@@ -36,13 +37,16 @@ pub struct Cuda {
     ledger: Ledger,
     shape: Shape,
     budget: u64,
+    staging: Option<Staging>,
 }
 
 impl Cuda {
-    /// On a device that has been started with this ledger, whose budget gives it so much memory.
+    /// On a device that has been started with this ledger, whose budget gives it so much memory. Copies go through
+    /// [staging memory](Staging) where the budget names pinned memory, and are slow where it does not.
     pub fn new(device: Device<CudaDriver>, ledger: Ledger) -> Self {
         let (shape, budget) = (device.driver().shape(), device.driver().usable_bytes());
-        Self { device, ledger, shape, budget }
+        let staging = Staging::new(device.driver(), DeviceConfig::default().lanes, &ledger).ok();
+        Self { device, ledger, shape, budget, staging }
     }
 
     /// A device with a ledger of its own: for one who uses it alone.
@@ -52,15 +56,22 @@ impl Cuda {
     /// If its lanes cannot be started.
     pub fn alone(driver: CudaDriver) -> Result<Self, StartError> {
         let number = driver.device();
-        let budget = Budget::new().device(number, Bytes(driver.usable_bytes()), 2);
-        let ledger = Ledger::new(budget);
-        let device = Device::start(number, driver, &ledger, DeviceConfig::default())?;
+        let config = DeviceConfig::default();
+        let budget = Budget::new().device(number, Bytes(driver.usable_bytes()), config.lanes as u64);
+        let staging = Staging::bytes(config.lanes);
+        let ledger = Ledger::new(budget.space(Space::HOST, staging).space(Space::PINNED, staging));
+        let device = Device::start(number, driver, &ledger, config)?;
         Ok(Self::new(device, ledger))
     }
 
     /// The device.
     pub fn device(&self) -> &Device<CudaDriver> {
         &self.device
+    }
+
+    /// What it takes of host memory, all of it pinned: copies pass through there.
+    pub fn staging_bytes(&self) -> Bytes {
+        self.staging.as_ref().map_or(Bytes::ZERO, |staging| staging.residency().bytes())
     }
 
     /// The ledger that grants its memory.
@@ -79,7 +90,10 @@ impl Cuda {
             .into_iter()
             .map(|demand| Profile::new().stage(operation, demand.on_lease(self.device.number()), Demand::new()));
         let first = profiles.next().unwrap_or_default();
-        let spec = profiles.fold(JobSpec::new(operation, first), JobSpec::or);
+        let mut spec = profiles.fold(JobSpec::new(operation, first), JobSpec::or);
+        if let Some(staging) = &self.staging {
+            spec = spec.needs(staging.residency());
+        }
         let refused = |message: String| BackendError::Device { operation, message };
         let mut job = self.ledger.submit(spec).map_err(|error| match error {
             SubmitError::NeverFits { .. } => {
@@ -87,11 +101,29 @@ impl Cuda {
             }
             other => refused(other.to_string()),
         })?;
-        let grant = job.enter(0).wait().map_err(|error| match self.device.loss() {
+        let not_entered = |error: EnterError| match self.device.loss() {
             Some(loss) => BackendError::DeviceLost { operation, message: loss.to_string() },
-            None => refused(EnterError::to_string(&error)),
-        })?;
+            None => refused(error.to_string()),
+        };
+        while let Some(load) = job.load().wait().map_err(not_entered)? {
+            self.load(load);
+        }
+        let grant = job.enter(0).wait().map_err(not_entered)?;
         self.device.compute(grant, f).wait().map_err(|error| told(operation, error))
+    }
+
+    /// The staging memory is all that the jobs need. Should it not be had, they are told.
+    fn load(&self, load: AnyLoad) {
+        let Some((staging, Ok(mut load))) =
+            self.staging.as_ref().map(|staging| (staging, load.of(staging.residency())))
+        else {
+            return;
+        };
+        match staging.load(&mut load) {
+            // A value that nobody wants any more is dropped here.
+            Ok(area) => drop(load.fill(area)),
+            Err(error) => load.fail(error),
+        }
     }
 
     fn msm<P: DevicePoint>(

@@ -1,8 +1,8 @@
 //! The driver: a device, its arena, and the lanes that work on it.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use blstrs::{G1Affine, G2Affine};
@@ -11,6 +11,7 @@ use plimsoll_groth16::backend::Transform;
 use plimsoll_groth16::domain::Domain;
 
 use crate::arena::{Arena, End, NoRoom};
+use crate::clock::Clock;
 use crate::error::{CudaError, Meaning, OpenError, version_text};
 use crate::ffi::NttTables;
 use crate::kernels::Scalars;
@@ -18,13 +19,14 @@ use crate::msm::{DevicePoint, MsmMemory, PointSource};
 use crate::plan::msm::{Choice, MsmPlan, Points, point_bytes};
 use crate::plan::ntt::{Tables, workspace_bytes};
 use crate::plan::{SCALAR_BYTES, Shape, aligned};
-use crate::raw::{self, Allocation, Event, Properties, Stream};
+use crate::raw::{self, Allocation, Event, EventKind, Properties, Stream};
+use crate::staging::Area;
 
 #[expect(
     clippy::disallowed_types,
     reason = "the lock is held for a look at a map; nothing of the scheduler waits for it"
 )]
-type Lock<T> = std::sync::Mutex<T>;
+pub(crate) type Lock<T> = std::sync::Mutex<T>;
 
 /// How many devices there are.
 ///
@@ -52,17 +54,33 @@ pub fn properties(device: u16) -> Result<Properties, OpenError> {
     raw::properties(device).map_err(|error| opening(error, None))
 }
 
+/// Whether this was built with machine code for a device. Makes it the calling thread's.
+///
+/// # Errors
+///
+/// [`OpenError::WrongArchitecture`], or as [`properties`].
+pub fn has_kernels_for(device: u16) -> Result<(), OpenError> {
+    let properties = properties(device)?;
+    raw::has_kernels().map_err(|error| opening(error, Some(&properties)))
+}
+
 fn opening(error: CudaError, device: Option<&Properties>) -> OpenError {
     match (error.meaning(), device) {
         (Meaning::NoDevice, _) => OpenError::NoDevice { detail: error.to_string() },
-        (Meaning::OldDriver, _) => {
-            let (driver, runtime) = device.map_or((0, 0), |device| (device.driver_version, device.runtime_version));
-            OpenError::OldDriver { driver: version_text(driver), runtime: version_text(runtime) }
-        }
+        (Meaning::OldDriver, _) => old_driver(raw::versions()),
         (Meaning::WrongArchitecture, Some(device)) => {
             OpenError::WrongArchitecture { name: device.name.clone(), major: device.major, minor: device.minor }
         }
         _ => OpenError::Cuda(error),
+    }
+}
+
+/// CUDA says that the driver is too old also where there is none.
+fn old_driver(versions: Result<(i32, i32), CudaError>) -> OpenError {
+    match versions {
+        Ok((0, _)) => OpenError::NoDevice { detail: "no driver is installed".to_owned() },
+        Ok((driver, runtime)) => OpenError::OldDriver { driver: version_text(driver), runtime: version_text(runtime) },
+        Err(error) => OpenError::Cuda(error),
     }
 }
 
@@ -72,7 +90,7 @@ fn opening(error: CudaError, device: Option<&Properties>) -> OpenError {
 /// move. [`CudaDriver::usable_bytes`] is what the ledger's budget names.
 #[derive(Clone, Debug)]
 pub struct CudaDriver {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
@@ -84,6 +102,8 @@ pub(crate) struct Shared {
     memory: Allocation,
     /// Nanoseconds for which proofs have kept the device computing.
     busy: AtomicU64,
+    /// The staging memory, while somebody keeps it.
+    staging: Lock<Weak<Area>>,
 }
 
 impl Shared {
@@ -94,6 +114,15 @@ impl Shared {
     fn lock(&self) -> impl std::ops::DerefMut<Target = Arena> + '_ {
         // Nothing panics while it is held except a double release, after which nobody should go on.
         self.arena.lock().unwrap_or_else(|_| panic!("the arena of device {} is in disorder", self.device))
+    }
+
+    /// Where copies pass through from now on.
+    pub(crate) fn stage_through(&self, area: &Arc<Area>) {
+        *self.staging.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(area);
+    }
+
+    fn staging(&self) -> Option<Arc<Area>> {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
     pub(crate) fn tables(&self) -> NttTables {
@@ -116,8 +145,8 @@ impl CudaDriver {
     ///
     /// See [`OpenError`].
     pub fn open(device: u16, arena_bytes: u64) -> Result<Self, OpenError> {
+        has_kernels_for(device)?;
         let properties = properties(device)?;
-        raw::has_kernels().map_err(|error| opening(error, Some(&properties)))?;
         let memory = Allocation::new(device, arena_bytes).map_err(|error| match error.meaning() {
             Meaning::OutOfMemory => OpenError::OutOfMemory {
                 wanted: plimsoll::Bytes(arena_bytes),
@@ -137,6 +166,7 @@ impl CudaDriver {
             tables: tables..tables + bytes,
             memory,
             busy: AtomicU64::new(0),
+            staging: Lock::default(),
         };
         let stream = Stream::new()?;
         let raw_tables = shared.tables();
@@ -201,7 +231,8 @@ impl CudaDriver {
         self.shared.lock().used_peak_bytes() - aligned(self.shared.tables.end - self.shared.tables.start)
     }
 
-    /// For how long proofs have kept the device computing so far, by its own clock. Uploads do not count.
+    /// For how long proofs have kept the device computing so far, by its own clock: from a proof's first kernel to its last,
+    /// less the time in which they wait for points that pass through. Nothing that the host does is in it.
     pub fn busy(&self) -> Duration {
         // Relaxed: a count that carries nothing with it.
         Duration::from_nanos(self.shared.busy.load(Ordering::Relaxed))
@@ -293,9 +324,8 @@ pub struct CudaLane {
     pub(crate) consumed: [Event; 2],
     /// Where a moment on one stream is waited for on another.
     pub(crate) handover: Event,
-    /// When a proof's kernels began and ended.
-    begun: Event,
-    ended: Event,
+    /// For how long a proof's kernels have run.
+    pub(crate) clock: Clock,
     number: usize,
 }
 
@@ -306,11 +336,10 @@ impl CudaLane {
             shared,
             streams: [Stream::new()?, Stream::new()?],
             copies: Stream::new()?,
-            arrived: [Event::new(false)?, Event::new(false)?],
-            consumed: [Event::new(false)?, Event::new(false)?],
-            handover: Event::new(false)?,
-            begun: Event::new(true)?,
-            ended: Event::new(true)?,
+            arrived: [Event::new(EventKind::Order)?, Event::new(EventKind::Order)?],
+            consumed: [Event::new(EventKind::Order)?, Event::new(EventKind::Order)?],
+            handover: Event::new(EventKind::Order)?,
+            clock: Clock::new()?,
             number,
         })
     }
@@ -381,7 +410,7 @@ impl CudaLane {
     ///
     /// As `f`, or as the device says.
     pub fn timed<R>(&mut self, f: impl FnOnce(&mut Self) -> Result<R, DriverError>) -> Result<(R, f64), DriverError> {
-        let events = [Event::new(true), Event::new(true)];
+        let events = [Event::new(EventKind::Timed), Event::new(EventKind::Timed)];
         let [Ok(from), Ok(to)] = events else {
             return Err(DriverError::Failed { message: "no event to time with".to_owned() });
         };
@@ -395,17 +424,29 @@ impl CudaLane {
         Ok((result, milliseconds))
     }
 
-    /// Counts what `f` begins as time in which the device computes.
-    pub(crate) fn counted<R>(&mut self, f: impl FnOnce(&mut Self) -> Result<R, DriverError>) -> Result<R, DriverError> {
-        let begun = self.begun.record(&self.streams[0]);
-        let result = f(self)?;
-        let counted = begun
-            .and_then(|()| self.ended.record(&self.streams[0]))
-            .and_then(|()| self.ended.synchronise())
-            .and_then(|()| self.begun.milliseconds_to(&self.ended));
-        let milliseconds = counted.map_err(|e| self.failed(e))?;
-        self.shared.busy.fetch_add((milliseconds * 1e6) as u64, Ordering::Relaxed);
-        Ok(result)
+    /// From here on the device computes, as far as [`CudaDriver::busy`] counts.
+    pub(crate) fn clock_begins(&mut self) -> Result<(), CudaError> {
+        self.clock.begins(&self.streams[0])
+    }
+
+    /// No more kernels are begun.
+    pub(crate) fn clock_ends(&mut self) -> Result<(), CudaError> {
+        self.clock.ends(&self.streams[0])
+    }
+
+    /// Adds up, once the device is done.
+    pub(crate) fn clock_counts(&mut self) -> Result<(), CudaError> {
+        let nanoseconds = self.clock.nanoseconds()?;
+        self.shared.busy.fetch_add(nanoseconds, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Copies to the device in one of the lane's streams, by way of the staging memory if there is any.
+    pub(crate) fn send(&self, address: u64, from: &[u8], stream: &Stream) -> Result<(), CudaError> {
+        match self.shared.staging() {
+            Some(area) => area.send(self.number, address, from, stream),
+            None => stream.copy_in(address, from),
+        }
     }
 
     /// What comes next in stream 0 begins after all that was begun in the others.
@@ -417,11 +458,10 @@ impl CudaLane {
         Ok(())
     }
 
-    /// What comes next in the other streams begins after all that was begun in stream 0.
+    /// What comes next in stream 1 begins after all that was begun in stream 0. Copies need not wait for it.
     pub(crate) fn fork(&self) -> Result<(), CudaError> {
         self.handover.record(&self.streams[0])?;
-        self.streams[1].wait(&self.handover)?;
-        self.copies.wait(&self.handover)
+        self.streams[1].wait(&self.handover)
     }
 
     /// Fills a piece with a byte, for tests.
@@ -466,7 +506,7 @@ impl DriverLane for CudaLane {
 
     fn copy_in(&mut self, from: &[u8], to: &Piece, at: u64) -> Result<(), DriverError> {
         let address = to.address(at, from.len() as u64)?;
-        self.streams[0].copy_in(address, from).map_err(|e| self.failed(e))
+        self.send(address, from, &self.streams[0]).map_err(|e| self.failed(e))
     }
 
     fn copy_out(&mut self, from: &Piece, at: u64, to: &mut [u8]) -> Result<(), DriverError> {
@@ -482,3 +522,6 @@ impl DriverLane for CudaLane {
         outcome.map_err(|e| self.failed(e))
     }
 }
+
+#[cfg(test)]
+mod tests;

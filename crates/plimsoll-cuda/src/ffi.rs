@@ -64,6 +64,7 @@ pub(crate) struct Reduce {
 
 unsafe extern "C" {
     pub(crate) fn pc_device_count(count: *mut c_int) -> c_int;
+    pub(crate) fn pc_versions(driver: *mut c_int, runtime: *mut c_int) -> c_int;
     pub(crate) fn pc_properties_of(device: c_int, out: *mut Properties) -> c_int;
     pub(crate) fn pc_select(device: c_int) -> c_int;
     pub(crate) fn pc_has_kernels() -> c_int;
@@ -75,7 +76,7 @@ unsafe extern "C" {
     pub(crate) fn pc_stream_create(stream: *mut Pointer) -> c_int;
     pub(crate) fn pc_stream_destroy(stream: Pointer) -> c_int;
     pub(crate) fn pc_stream_synchronise(stream: Pointer) -> c_int;
-    pub(crate) fn pc_event_create(event: *mut Pointer, timed: c_int) -> c_int;
+    pub(crate) fn pc_event_create(event: *mut Pointer, kind: c_int) -> c_int;
     pub(crate) fn pc_event_destroy(event: Pointer) -> c_int;
     pub(crate) fn pc_event_record(event: Pointer, stream: Pointer) -> c_int;
     pub(crate) fn pc_event_wait(event: Pointer, stream: Pointer) -> c_int;

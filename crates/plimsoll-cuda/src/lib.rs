@@ -7,6 +7,8 @@ pub mod arena;
 #[cfg(feature = "cuda")]
 mod backend;
 #[cfg(feature = "cuda")]
+mod clock;
+#[cfg(feature = "cuda")]
 mod driver;
 pub mod error;
 #[cfg(feature = "cuda")]
@@ -20,17 +22,21 @@ pub mod plan;
 mod prove;
 #[cfg(feature = "cuda")]
 mod raw;
+#[cfg(feature = "cuda")]
+mod staging;
 
 #[cfg(feature = "cuda")]
 pub use backend::Cuda;
 #[cfg(feature = "cuda")]
-pub use driver::{CudaDriver, CudaLane, Part, Piece, device_count, properties};
+pub use driver::{CudaDriver, CudaLane, Part, Piece, device_count, has_kernels_for, properties};
 #[cfg(feature = "cuda")]
 pub use kernels::Scalars;
 #[cfg(feature = "cuda")]
 pub use msm::{DevicePoint, MsmMemory, PendingMsm, PointSource};
 #[cfg(feature = "cuda")]
 pub use raw::Properties;
+#[cfg(feature = "cuda")]
+pub use staging::{Staging, StagingArea, StagingError};
 
 /// A scalar as it lies in memory, in Montgomery form: what the device works with.
 #[cfg(feature = "cuda")]

@@ -212,23 +212,27 @@ impl CudaLane {
     fn streamed(&mut self, work: &Work<'_>, points: &[u8], buffers: u64, stream: usize) -> Result<(), DriverError> {
         let plan = work.plan;
         let each = point_bytes(plan.group);
-        let stream = &self.streams[stream];
-        work.begin(stream).map_err(|e| self.failed(e))?;
-        // An earlier multiplication may still be reading what has passed through the same buffers.
-        for consumed in &self.consumed {
-            consumed.record(stream).map_err(|e| self.failed(e))?;
-        }
+        work.begin(&self.streams[stream]).map_err(|e| self.failed(e))?;
         for chunk in 0..plan.chunks() {
             let side = (chunk % 2) as usize;
             let buffer = buffers + if side == 0 { 0 } else { plan.second_points() };
             let first = chunk * plan.choice.chunk;
             let len = plan.choice.chunk.min(plan.terms - first);
             let bytes = &points[(first * each) as usize..((first + len) * each) as usize];
-            let step = || {
-                self.copies.wait(&self.consumed[side])?;
-                self.copies.copy_in(buffer, bytes)?;
+            let mut step = || {
+                match chunk {
+                    // The last chunks of an earlier multiplication may lie across both buffers of this one. Its buckets are
+                    // still added up while these points come.
+                    0 => self.consumed.iter().try_for_each(|consumed| self.copies.wait(consumed))?,
+                    1 => {}
+                    _ => self.copies.wait(&self.consumed[side])?,
+                }
+                self.send(buffer, bytes, &self.copies)?;
                 self.arrived[side].record(&self.copies)?;
+                let stream = &self.streams[stream];
+                self.clock.marks(stream)?;
                 stream.wait(&self.arrived[side])?;
+                self.clock.marks(stream)?;
                 work.chunk(stream, chunk, buffer)?;
                 self.consumed[side].record(stream)
             };

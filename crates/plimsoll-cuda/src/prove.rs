@@ -39,7 +39,7 @@ impl DeviceBackend for CudaDriver {
     }
 
     fn prove(lane: &mut CudaLane, plan: &ProofPlan, work: DeviceWork<'_, Self>) -> Result<DeviceSums, DriverError> {
-        let sums = lane.counted(|lane| Proof { plan, work: &work }.make(lane));
+        let sums = Proof { plan, work: &work }.make(lane);
         // The witness does not stay in the device's memory.
         let erased = lane.fill(work.scalars, 0);
         sums.and_then(|sums| erased.map(|()| sums))
@@ -54,6 +54,7 @@ struct Proof<'a> {
 impl<'a> Proof<'a> {
     fn make(&self, lane: &mut CudaLane) -> Result<DeviceSums, DriverError> {
         let work = self.work;
+        lane.clock_begins().map_err(|e| lane.failed(e))?;
         let vectors = work.layout.abc.map(|at| self.scalars(at, work.sizes.domain));
         lane.quotient(work.domain, vectors, work.factor, work.coefficients, work.workspace)?;
         self.gather(lane)?;
@@ -68,6 +69,7 @@ impl<'a> Proof<'a> {
                 }
             }
         }
+        lane.join().and_then(|()| lane.clock_ends()).map_err(|e| lane.failed(e))?;
         let [h, l, a, b_g1, b_g2] = pending;
         let mut g1 = |pending: Option<PendingMsm>| match pending {
             Some(pending) => lane.msm_finish::<G1Affine>(pending),
@@ -78,7 +80,7 @@ impl<'a> Proof<'a> {
             Some(pending) => lane.msm_finish::<G2Affine>(pending)?,
             None => blstrs::G2Projective::identity(),
         };
-        lane.join().map_err(|e| lane.failed(e))?;
+        lane.clock_counts().map_err(|e| lane.failed(e))?;
         Ok(DeviceSums { h_and_l: h + l, a, b_g1, b_g2 })
     }
 

@@ -2,11 +2,14 @@
 //!
 //! Why this is sound: device addresses are numbers here, and no host reference is ever made from one. What a kernel does with
 //! a wrong address breaks the context (an error that sticks) and no memory of this process. Host memory is given to CUDA in
-//! two ways only: for the time of a call that ends when CUDA is done with it, or as part of a [`Registered`] range, which
-//! waits for all work on the device before it is freed. Streams and events belong to the thread that made them.
+//! two ways only: for the time of a call that ends when CUDA is done with it, or as a [`Slot`] of a [`Registered`] range,
+//! which is written and freed only after the copy from it is done. Streams and events are CUDA's handles, which any thread
+//! may use.
 
 use std::ffi::CStr;
 use std::ptr;
+
+use plimsoll::{Charged, Reservation};
 
 use crate::error::CudaError;
 use crate::ffi;
@@ -54,6 +57,14 @@ pub(crate) fn device_count() -> Result<u16, CudaError> {
     // SAFETY: the pointer is to a local.
     check("counting the devices", unsafe { ffi::pc_device_count(&mut count) })?;
     Ok(u16::try_from(count).unwrap_or(0))
+}
+
+/// The newest CUDA that the driver serves, 0 where there is none, and the one that this was built with.
+pub(crate) fn versions() -> Result<(i32, i32), CudaError> {
+    let (mut driver, mut runtime) = (0, 0);
+    // SAFETY: the pointers are to locals.
+    check("asking for versions", unsafe { ffi::pc_versions(&mut driver, &mut runtime) })?;
+    Ok((driver, runtime))
 }
 
 /// Makes a device the calling thread's, and says what it is.
@@ -136,6 +147,11 @@ impl Drop for Allocation {
 #[derive(Debug)]
 pub(crate) struct Stream(ffi::Pointer);
 
+// SAFETY: CUDA's calls take a stream from any thread, also from several at once.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
 impl Stream {
     pub(crate) fn new() -> Result<Self, CudaError> {
         let mut stream = ptr::null_mut();
@@ -183,20 +199,6 @@ impl Stream {
         begun.and(done)
     }
 
-    /// Begins a copy from registered memory.
-    pub(crate) fn copy_in_registered(
-        &self,
-        address: u64,
-        from: &Registered,
-        at: usize,
-        bytes: usize,
-    ) -> Result<(), CudaError> {
-        let source = &from.as_slice()[at..at + bytes];
-        // SAFETY: the range is registered, and waits for the device before it is freed.
-        let code = unsafe { ffi::pc_copy_in(address as ffi::Pointer, source.as_ptr().cast(), bytes, self.0) };
-        check("copying to the device", code)
-    }
-
     pub(crate) fn copy_within(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError> {
         // SAFETY: device memory, by address.
         let code =
@@ -240,11 +242,27 @@ impl Drop for Stream {
 #[derive(Debug)]
 pub(crate) struct Event(ffi::Pointer);
 
+// SAFETY: CUDA's calls take an event from any thread, also from several at once.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+/// What an event is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EventKind {
+    /// The order of things in streams.
+    Order = 0,
+    /// Also the time between two.
+    Timed = 1,
+    /// Something that a thread sleeps for.
+    Awaited = 2,
+}
+
 impl Event {
-    pub(crate) fn new(timed: bool) -> Result<Self, CudaError> {
+    pub(crate) fn new(kind: EventKind) -> Result<Self, CudaError> {
         let mut event = ptr::null_mut();
         // SAFETY: the pointer is to a local.
-        check("making an event", unsafe { ffi::pc_event_create(&mut event, timed.into()) })?;
+        check("making an event", unsafe { ffi::pc_event_create(&mut event, kind as i32) })?;
         Ok(Self(event))
     }
 
@@ -274,16 +292,23 @@ impl Drop for Event {
     }
 }
 
-/// Pages of this process, registered with CUDA for fast copies.
-#[derive(Debug)]
-pub(crate) struct Registered {
-    memory: Vec<u8>,
-    offset: usize,
-    bytes: usize,
-}
-
 /// Huge pages are registered in a fraction of the time of small ones.
 const HUGE_PAGE: usize = 2 << 20;
+
+/// Pages of this process, registered with CUDA for fast copies, and what pays for them.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    /// Erased before it is freed: witnesses have passed through it.
+    memory: Vec<u8>,
+    first: *mut u8,
+    bytes: usize,
+    _paid: Reservation,
+}
+
+// SAFETY: the memory is reached through slots only, each of which is the only one to its part.
+unsafe impl Send for Registered {}
+// SAFETY: as above.
+unsafe impl Sync for Registered {}
 
 impl Registered {
     /// What so many bytes take with the alignment.
@@ -292,34 +317,73 @@ impl Registered {
     }
 
     /// Registers memory that was allocated with [`Registered::allocation_bytes`] of capacity.
-    pub(crate) fn new(mut memory: Vec<u8>, bytes: usize) -> Result<Self, CudaError> {
+    pub(crate) fn new(memory: Charged<Vec<u8>>, bytes: usize) -> Result<Self, CudaError> {
+        let (mut memory, paid) = memory.into_parts();
         let bytes = bytes.next_multiple_of(HUGE_PAGE);
         assert!(memory.capacity() >= bytes + HUGE_PAGE, "room for the alignment");
         let offset = memory.as_ptr().align_offset(HUGE_PAGE);
         advise_huge(memory.as_mut_ptr().wrapping_add(offset), bytes);
-        // Touches the pages that are used and no others.
+        // Touches the pages that are used, and no others behind them.
         memory.resize(offset + bytes, 0);
-        let address = memory.as_mut_ptr().wrapping_add(offset);
+        let first = memory.as_mut_ptr().wrapping_add(offset);
         // SAFETY: the range lies in the vector, which neither grows nor goes before it is unregistered.
-        check("registering host memory", unsafe { ffi::pc_host_register(address.cast(), bytes) })?;
-        Ok(Self { memory, offset, bytes })
+        check("registering host memory", unsafe { ffi::pc_host_register(first.cast(), bytes) })?;
+        Ok(Self { memory, first, bytes, _paid: paid })
     }
 
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.memory[self.offset..self.offset + self.bytes]
-    }
-
-    /// To write to, where no copy is under way: the caller has waited.
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut self.memory[self.offset..self.offset + self.bytes]
+    /// Cuts it into slots of `each` bytes.
+    pub(crate) fn slots(self, each: usize) -> Result<Vec<Slot>, CudaError> {
+        let bytes = self.bytes;
+        let range = std::sync::Arc::new(self);
+        let slot = |index: usize| {
+            let copied = Event::new(EventKind::Awaited)?;
+            Ok(Slot { first: range.first.wrapping_add(index * each), bytes: each, copied, _range: range.clone() })
+        };
+        (0..bytes / each).map(slot).collect()
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        let address = self.memory.as_mut_ptr().wrapping_add(self.offset);
-        // SAFETY: registered in `new`, once. CUDA waits for copies that use it.
-        let _ = check("unregistering host memory", unsafe { ffi::pc_host_unregister(address.cast()) });
+        // SAFETY: registered in `new`, once. The slots are gone, and have waited for their copies.
+        let _ = check("unregistering host memory", unsafe { ffi::pc_host_unregister(self.first.cast()) });
+        self.memory.fill(0);
+        zeroize::optimization_barrier(&*self.memory);
+    }
+}
+
+/// A part of registered memory. Copies go through it one after the other.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    first: *mut u8,
+    bytes: usize,
+    /// The last copy from here is done.
+    copied: Event,
+    _range: std::sync::Arc<Registered>,
+}
+
+// SAFETY: a slot is the only one to its memory, as a vector is.
+unsafe impl Send for Slot {}
+
+impl Slot {
+    /// Takes bytes, at most as many as it has, and begins to copy them to the device.
+    pub(crate) fn send(&mut self, from: &[u8], address: u64, stream: &Stream) -> Result<(), CudaError> {
+        assert!(from.len() <= self.bytes, "a slot takes what fits");
+        self.copied.synchronise()?;
+        // SAFETY: no other slot has this memory, the range is alive, and the device has read what was here before.
+        let here = unsafe { std::slice::from_raw_parts_mut(self.first, from.len()) };
+        here.copy_from_slice(from);
+        // SAFETY: the memory is registered, and neither written nor freed before the event below.
+        let code = unsafe { ffi::pc_copy_in(address as ffi::Pointer, here.as_ptr().cast(), here.len(), stream.raw()) };
+        check("copying to the device", code)?;
+        self.copied.record(stream)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // A broken context says no, and then nothing is under way.
+        let _ = self.copied.synchronise();
     }
 }
 

@@ -29,6 +29,7 @@ use plimsoll::{Bytes, Charged, Demand, JobSpec, Ledger, Profile};
 
 use super::b_g2::Openings;
 use super::evaluate::Evaluated;
+use super::synthesise::Witness;
 use super::{ProveError, Prover};
 use crate::device::{
     DeviceBackend, DevicePlan, DeviceSizes, DeviceWork, KeyLayout, KeyPoints, Residence, ScalarLayout, abc, buckets,
@@ -286,19 +287,26 @@ impl<D: DeviceBackend> DeviceProver<D> {
     ///
     /// As the device says.
     pub fn stage_in(&self, cx: &mut LaneCx<'_, D>, evaluated: Evaluated) -> Result<OnDevice<D>, ProveError> {
-        let Evaluated { witness, a, b, c } = evaluated;
+        let Evaluated { witness: Witness { assignment, public_inputs }, a, b, c } = evaluated;
         let layout = &self.layout;
         let mut buffer = cx.allocate(abc(cx.device()), layout.bytes)?;
-        for (values, at) in [a, b, c].into_iter().zip(layout.abc) {
-            cx.copy_in(&D::scalars(&values), &mut buffer, at)?;
-        }
-        cx.copy_in(&D::scalars(&witness.assignment), &mut buffer, layout.assignment)?;
+        let [a_at, b_at, c_at] = layout.abc;
+        // To erase them and give them back takes longer than the copies do. So each goes on a thread of its own, and none
+        // outlives the stage, whose bytes they are.
+        std::thread::scope(|scope| {
+            for (values, at) in [(a, a_at), (b, b_at), (c, c_at), (assignment, layout.assignment)] {
+                cx.copy_in(&D::scalars(&values), &mut buffer, at)?;
+                // Where the system has no thread, the closure is dropped here, and the values with it.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(values));
+            }
+            Ok::<_, ProveError>(())
+        })?;
         if self.residence == Residence::Streamed {
             let r1cs = self.prover.r1cs();
             let mut copy = |bytes: &[u8], at: u64| cx.copy_in(bytes, &mut buffer, at);
             copy_indices(r1cs, &mut copy, layout.index_a, layout.index_b)?;
         }
-        Ok(OnDevice { scalars: cx.keep(buffer), public_inputs: RefCell::new(Some(witness.public_inputs)) })
+        Ok(OnDevice { scalars: cx.keep(buffer), public_inputs: RefCell::new(Some(public_inputs)) })
     }
 
     /// Makes the quotient and the multiplications, with the fastest plan that was granted.

@@ -1,5 +1,7 @@
-//! Circuits of a given size: dense ones, and ones whose witness is mostly bits.
+//! Circuits of a given size: dense ones, ones whose witness is mostly bits, and SHA-256.
 
+use bellpepper::gadgets::{multipack, sha256::sha256};
+use bellpepper_core::boolean::{AllocatedBit, Boolean};
 use bellpepper_core::{Circuit, ConstraintSystem, LinearCombination, SynthesisError};
 use blstrs::Scalar;
 use ff::Field;
@@ -7,7 +9,10 @@ use ff::Field;
 /// One in so many steps of a boolean circuit is a squaring; the others make a bit each.
 const SQUARING: usize = 16;
 
-/// A chain of `steps` constraints.
+/// No block of SHA-256 takes more constraints, those of its 512 input bits included.
+const BLOCK: usize = 27_100;
+
+/// A chain of `steps` constraints, or a hash of about as many.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
     pub(crate) start: Scalar,
@@ -21,6 +26,8 @@ pub(crate) enum Kind {
     Dense,
     /// Fifteen bits for each such step.
     Boolean,
+    /// The digest of one long message. Nearly all of its witness are bits, and its constraints are long.
+    Sha256,
 }
 
 impl Chain {
@@ -32,6 +39,9 @@ impl Chain {
 
 impl Circuit<Scalar> for Chain {
     fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+        if self.kind == Kind::Sha256 {
+            return hash(cs, self.steps / BLOCK);
+        }
         let mut value = self.start;
         let mut last = cs.alloc(|| "start", || Ok(self.start))?;
         let mut taken = 0_u64;
@@ -53,4 +63,18 @@ impl Circuit<Scalar> for Chain {
         cs.enforce(|| "output", |lc| lc + last + CS::one(), |lc| lc + CS::one(), |lc| lc + output);
         Ok(())
     }
+}
+
+/// The digest of a message that fills so many blocks with its padding.
+fn hash<CS: ConstraintSystem<Scalar>>(cs: &mut CS, blocks: usize) -> Result<(), SynthesisError> {
+    const PADDING: usize = 9;
+    let bits = 8 * (64 * blocks.max(1) - PADDING);
+    let message: Vec<Boolean> = (0..bits)
+        .map(|i| {
+            let bit = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
+            Ok(Boolean::from(AllocatedBit::alloc(cs.namespace(|| format!("bit {i}")), Some(bit))?))
+        })
+        .collect::<Result<_, SynthesisError>>()?;
+    let digest = sha256(cs.namespace(|| "digest"), &message)?;
+    multipack::pack_into_inputs(cs.namespace(|| "output"), &digest)
 }

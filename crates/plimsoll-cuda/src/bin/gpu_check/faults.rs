@@ -79,3 +79,15 @@ pub(crate) fn run(_args: &[String]) -> Outcome {
     }
     Ok(())
 }
+
+/// For a build without machine code for the device that is here: `PLIMSOLL_CUDA_ARCH=80`, on a device of another.
+pub(crate) fn architecture(_args: &[String]) -> Outcome {
+    let properties = plimsoll_cuda::properties(0)?;
+    match CudaDriver::open(0, 1 << 30) {
+        Err(error @ OpenError::WrongArchitecture { .. }) => {
+            say(&error.to_string());
+            Ok(())
+        }
+        other => Err(format!("{properties:?}: {other:?}").into()),
+    }
+}

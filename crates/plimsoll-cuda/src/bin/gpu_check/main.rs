@@ -10,21 +10,26 @@ mod faults;
 mod memory;
 mod pieces;
 mod prove;
+mod setting;
 mod speed;
+mod stream;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// A part's name, what it is, and the part.
-const PARTS: [(&str, &str, fn(&[String]) -> Outcome); 11] = [
+const PARTS: [(&str, &str, fn(&[String]) -> Outcome); 14] = [
     ("info", "what there is", memory::info),
     ("conform", "LOW HIGH: the conformance harness from 2^LOW to 2^HIGH", conform::run),
     ("large", "LOW HIGH: closed forms from 2^LOW to 2^HIGH", conform::large),
     ("memory", "the arena's touched bytes against the plans, and the driver's free memory", memory::run),
     ("pieces", "LOG: what a proof is put together from, each against the processor", pieces::run),
     ("faults", "a neighbour that takes the memory, a context that breaks", faults::run),
+    ("architecture", "that a device is refused for which this was not built", faults::architecture),
     ("proofs", "LOG: proofs of each kind of circuit, verified and equal to the processor's", prove::conform),
-    ("full", "LOG KIND: the time of one proof alone (KIND: dense, boolean)", prove::full),
-    ("stream", "LOG KIND PROOFS MIB…: a stream of proofs under each device budget", prove::stream),
+    ("full", "LOG KIND [ROUNDS]: the time of one proof alone (KIND: dense, boolean, sha256)", prove::full),
+    ("key", "LOG KIND FILE: a key of the right shape, in bellperson's format, for other provers", prove::key),
+    ("stream", "LOG KIND PROOFS MIB…: a stream of proofs under each device budget", stream::run),
+    ("pile-up", "LOG KIND PROOFS MIB: a stream of proofs by each policy", stream::pile_up),
     ("ntt", "times of transforms against their floor", speed::transforms),
     ("msm", "times of multiplications against their floor, uniform and skewed", speed::multiplications),
 ];

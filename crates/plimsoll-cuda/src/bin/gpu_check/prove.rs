@@ -1,43 +1,42 @@
-//! Whole proofs: right, fast, and within the budget.
+//! Whole proofs: right, and how long one takes alone.
 
+use std::fs::File;
+use std::io::BufWriter;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use blstrs::{G1Affine, G2Affine, Scalar};
 use group::prime::PrimeCurveAffine;
-use plimsoll::device::{Device, DeviceConfig, DeviceSet};
-use plimsoll::pipeline::{Pacing, Pipeline, Retry};
+use plimsoll::Ledger;
+use plimsoll::pipeline::Pacing;
 use plimsoll::pool::{Pool, PoolConfig};
-use plimsoll::{Budget, Bytes, Ledger, Space};
-use plimsoll_cuda::{CudaDriver, plan};
 use plimsoll_groth16::backend::Cpu;
 use plimsoll_groth16::device::Residence;
 use plimsoll_groth16::keys::{HBasis, HQuery, ProvingKey, VerifyingKey};
-use plimsoll_groth16::prover::{Blinding, DEVICE_STAGES, DeviceProver, ProveError, Proved, Prover};
+use plimsoll_groth16::prover::{Blinding, Prover};
 use plimsoll_groth16::r1cs::R1cs;
 use plimsoll_groth16::{PreparedVerifyingKey, setup, verify};
 
 use crate::circuits::{Chain, Kind};
+use crate::setting::{Failed, Setting};
 use crate::speed::points;
 use crate::{Outcome, number, say};
 
-type Failed = Box<dyn std::error::Error>;
-type Proofs = Pipeline<Chain, Proved, ProveError>;
-
-fn pool() -> Result<Pool, Failed> {
+pub(crate) fn pool() -> Result<Pool, Failed> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Pool::new(PoolConfig { threads, ..PoolConfig::default() })?)
 }
 
-fn blinding() -> Blinding {
+pub(crate) fn blinding() -> Blinding {
     Blinding::from_scalars(Scalar::from(1234), Scalar::from(5678))
 }
 
-fn kind(args: &[String], at: usize) -> Result<Kind, Failed> {
+pub(crate) fn kind(args: &[String], at: usize) -> Result<Kind, Failed> {
     match args.get(at).map(String::as_str) {
         None | Some("dense") => Ok(Kind::Dense),
         Some("boolean") => Ok(Kind::Boolean),
+        Some("sha256") => Ok(Kind::Sha256),
         Some(other) => Err(format!("no kind of circuit: {other}").into()),
     }
 }
@@ -71,53 +70,16 @@ fn shaped_key(r1cs: &R1cs) -> ProvingKey {
     }
 }
 
-/// A device with a budget, and the pipeline that proves on it.
-struct Setting {
-    ledger: Ledger,
-    device: Device<CudaDriver>,
-    prover: DeviceProver<CudaDriver>,
-    pipeline: Proofs,
-}
-
-impl Setting {
-    fn new(prover: &Prover, pool: &Pool, device_bytes: u64, residence: Option<Residence>) -> Result<Self, Failed> {
-        let tables = plan::aligned(plan::ntt::Tables::plan().bytes);
-        let driver = CudaDriver::open(0, device_bytes + tables)?;
-        let budget = Budget::new().space(Space::HOST, Bytes(96 << 30)).device(0, Bytes(driver.usable_bytes()), 2);
-        let ledger = Ledger::new(budget);
-        let device = Device::start(0, driver, &ledger, DeviceConfig::default())?;
-        let set = DeviceSet::new([device.clone()]);
-        let prover = match residence {
-            Some(residence) => DeviceProver::with_residence(prover.clone(), set, &ledger, residence)?,
-            None => DeviceProver::new(prover.clone(), set, &ledger)?,
-        };
-        let pipeline = pipeline(&prover, &ledger, pool)?;
-        Ok(Self { ledger, device, prover, pipeline })
-    }
-}
-
-fn pipeline(this: &DeviceProver<CudaDriver>, ledger: &Ledger, pool: &Pool) -> Result<Proofs, Failed> {
-    let [synthesise, evaluate, stage_in, compute, assemble] = DEVICE_STAGES;
-    let threads = pool.threads();
-    let [first, rest, one, two, three, four, five] = [(); 7].map(|()| this.clone());
-    let builder = Pipeline::builder(ledger, pool, move |_: &Chain| first.profiles(threads).remove(0))
-        .alternatives(move |_| rest.profiles(threads))
-        .failures(ProveError::failure)
-        .pacing(Pacing::Auto)
-        .stage(synthesise, move |cx, circuit| one.prover().synthesise(cx.grant(), circuit))
-        .stage(evaluate, move |cx, witness| two.prover().evaluate(cx.grant(), witness))
-        .device_stage(stage_in, this.devices(), move |cx, evaluated| three.stage_in(cx, evaluated))
-        .compute_stage_again(compute, this.devices(), Retry::times(2), move |cx, staged| four.compute(cx, staged))
-        .stage(assemble, move |_, openings| Ok(five.prover().assemble(openings, blinding())));
-    Ok(this.with_keys(builder, ledger).build()?)
-}
-
 /// Proofs with real keys: they verify, and are the processor's, with the key resident and with points that pass through.
 pub(crate) fn conform(args: &[String]) -> Outcome {
     let (low, high) = (number(args, 0, 10)?, number(args, 1, 14)?);
     let pool = pool()?;
     for log in (low..=high).step_by(2) {
-        for kind in [Kind::Dense, Kind::Boolean] {
+        for kind in [Kind::Dense, Kind::Boolean, Kind::Sha256] {
+            if kind == Kind::Sha256 && log < 16 {
+                // Not even one block.
+                continue;
+            }
             let circuit = Chain::new(log, kind);
             let r1cs = R1cs::from_circuit(circuit)?;
             let started = Instant::now();
@@ -130,7 +92,7 @@ pub(crate) fn conform(args: &[String]) -> Outcome {
             let vk = PreparedVerifyingKey::new(&prover.key().vk);
             verify(&vk, &expected.proof, &expected.public_inputs).map_err(|e| format!("the processor's: {e}"))?;
             for residence in [Residence::Resident, Residence::Streamed] {
-                let setting = Setting::new(&prover, &pool, 16 << 30, Some(residence))?;
+                let setting = Setting::new(&prover, &pool, 16 << 30, Some(residence), Pacing::Auto)?;
                 for proof in setting.pipeline.run_all((0..4).map(|i| (format!("{i}"), circuit))).in_order() {
                     let proved = proof.1?;
                     let parts = [
@@ -153,93 +115,61 @@ pub(crate) fn conform(args: &[String]) -> Outcome {
     Ok(())
 }
 
-fn prover_of(circuit: Chain) -> Result<Prover, Failed> {
+pub(crate) fn prover_of(circuit: Chain) -> Result<Prover, Failed> {
     let r1cs = R1cs::from_circuit(circuit)?;
     let key = shaped_key(&r1cs);
     Ok(Prover::new(Arc::new(r1cs), Arc::new(key), Arc::new(Cpu::new()))?)
 }
 
-/// One proof after the other, nothing overlapped: the time from the evaluated witness to the proof.
-pub(crate) fn full(args: &[String]) -> Outcome {
+/// Writes a key of the right shape in bellperson's format, for other provers of the same circuit.
+pub(crate) fn key(args: &[String]) -> Outcome {
     let (log, kind) = (number(args, 0, 20)?, kind(args, 1)?);
+    let path = args.get(2).ok_or("say which file the key goes to")?;
+    let prover = prover_of(Chain::new(log, kind))?;
+    prover.key().write(BufWriter::with_capacity(1 << 22, File::create(path)?))?;
+    let r1cs = prover.r1cs();
+    say(&format!("{path}: 2^{log} {kind:?}, {} constraints, {} variables", r1cs.constraints(), r1cs.variables()));
+    Ok(())
+}
+
+/// One proof after the other, nothing overlapped: from vectors in host memory to the proof, as provers count that take up
+/// what synthesis has left; and how long its kernels take of that.
+pub(crate) fn full(args: &[String]) -> Outcome {
+    let (log, kind, rounds) = (number(args, 0, 20)?, kind(args, 1)?, number(args, 2, 7)?);
     let pool = pool()?;
     let circuit = Chain::new(log, kind);
     let prover = prover_of(circuit)?;
-    let setting = Setting::new(&prover, &pool, 40 << 30, None)?;
+    let setting = Setting::new(&prover, &pool, 40 << 30, None, Pacing::Auto)?;
     let mut lines = Vec::new();
-    for round in 0..6 {
+    let mut proof = None;
+    for round in 0..=rounds {
         let (busy, started) = (setting.device.driver().busy(), Instant::now());
-        setting.pipeline.submit("proof", circuit)?.wait()?;
-        let wall = started.elapsed().as_secs_f64() * 1e3;
+        proof = Some(setting.pipeline.submit("proof", circuit)?.wait()?.proof);
+        let all = started.elapsed().as_secs_f64() * 1e3;
         let kernels = (setting.device.driver().busy() - busy).as_secs_f64() * 1e3;
-        lines.push((wall, kernels));
-        if round == 0 {
-            say(&format!("first proof, with the key's upload: {wall:.1} ms"));
+        let marks = setting.marks();
+        let [mark] = &marks[..] else { return Err("a proof has one mark".into()) };
+        let wall = (mark.assembled - mark.staging).as_secs_f64() * 1e3;
+        match round {
+            0 => say(&format!("first proof, with the key's upload: {all:.1} ms")),
+            _ => lines.push((wall, kernels, all)),
         }
     }
-    lines.remove(0);
-    lines.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let (wall, kernels) = lines[lines.len() / 2];
-    let stats = setting.pipeline.stats();
-    let stages: Vec<String> = stages(&stats);
+    lines.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let middle = lines[lines.len() / 2];
+    let proof = proof.ok_or("no proof")?.to_bytes();
     say(&format!(
-        "2^{log} {kind:?} {:?}: kernels {kernels:.1} ms, synthesis to proof {wall:.1} ms; {}",
+        "plimsoll 2^{log} {kind:?} {:?}: vectors to proof {:.1} ms median of {} (min {:.1}, max {:.1}), kernels {:.1} ms, with \
+         synthesis {:.0} ms; {}; proof {}",
         setting.prover.residence(),
-        stages.join(", ")
+        middle.0,
+        lines.len(),
+        lines[0].0,
+        lines[lines.len() - 1].0,
+        middle.1,
+        middle.2,
+        setting.stages(),
+        proof[..8].iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
     ));
     Ok(())
-}
-
-fn stages(stats: &[plimsoll::pipeline::StageStats]) -> Vec<String> {
-    stats
-        .iter()
-        .map(|stage| format!("{} {:.1} ms", stage.stage, stage.run_seconds * 1e3 / stage.count.max(1) as f64))
-        .collect()
-}
-
-/// Many proofs: how many a second, how busy the device, how many bytes, under each budget.
-pub(crate) fn stream(args: &[String]) -> Outcome {
-    let (log, kind, proofs) = (number(args, 0, 20)?, kind(args, 1)?, number(args, 2, 64)?);
-    let budgets: Vec<u64> = args.iter().skip(3).map(|mib| mib.parse()).collect::<Result<_, _>>()?;
-    let pool = pool()?;
-    let circuit = Chain::new(log, kind);
-    let prover = prover_of(circuit)?;
-    say(
-        "budget MiB, key, proofs a second, kernels' share of the time, device peak MiB, arena peak MiB, host peak MiB, resident MiB",
-    );
-    for mib in budgets {
-        let setting = Setting::new(&prover, &pool, mib << 20, None)?;
-        // The key and the first proofs' start are not the steady state.
-        for proof in setting.pipeline.run_all((0..4).map(|i| (format!("warm {i}"), circuit))) {
-            proof.1?;
-        }
-        let (busy, started) = (setting.device.driver().busy(), Instant::now());
-        for proof in setting.pipeline.run_all((0..proofs).map(|i| (format!("{i}"), circuit))) {
-            proof.1?;
-        }
-        let wall = started.elapsed().as_secs_f64();
-        let busy = (setting.device.driver().busy() - busy).as_secs_f64();
-        let snapshot = setting.ledger.snapshot();
-        let peak = |space| snapshot.space(space).map_or(0, |space| space.peak.0 >> 20);
-        say(&format!(
-            "{mib}, {:?}, {:.2}, {:.1} %, {}, {}, {}, {}; kernels {:.1} ms a proof; {}",
-            setting.prover.residence(),
-            f64::from(proofs) / wall,
-            busy / wall * 100.0,
-            peak(Space::device(0)),
-            setting.device.driver().used_peak_bytes() >> 20,
-            peak(Space::HOST),
-            resident_mib(),
-            busy * 1e3 / f64::from(proofs),
-            stages(&setting.pipeline.stats()).join(", "),
-        ));
-    }
-    Ok(())
-}
-
-/// What the kernel says this process holds.
-fn resident_mib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) >> 10
 }

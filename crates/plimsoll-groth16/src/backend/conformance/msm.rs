@@ -7,7 +7,7 @@ use ff::Field;
 use group::prime::PrimeCurveAffine;
 use group::{Curve, Group};
 
-use plimsoll::Reservation;
+use plimsoll::{Reservation, pool};
 
 use super::super::{Backend, BackendError, CurveGroup};
 use super::{Stream, scratch_of, with_exact_scratch};
@@ -24,7 +24,7 @@ pub(super) fn check<C>(
     C: PrimeCurveAffine<Scalar = Scalar> + Debug,
     C::Curve: Curve<AffineRepr = C>,
 {
-    let footprint = backend.msm_scratch_bytes(group, n, plimsoll::pool::current_threads());
+    let footprint = backend.msm_scratch_bytes(group, n, pool::current_threads());
     for (bases_index, (bases_name, logarithms)) in bases(n).into_iter().enumerate() {
         let points = points_of::<C>(&logarithms);
         for (scalars_index, (scalars_name, scalars)) in scalars(n).into_iter().enumerate() {
@@ -34,12 +34,12 @@ pub(super) fn check<C>(
             }
             let what = format!("{} {group:?} {n} terms, bases {bases_name}, scalars {scalars_name}", backend.name());
             let sum = with_exact_scratch(&what, footprint, |scratch| msm(&points, &scalars, scratch));
-            let expected: Scalar = logarithms.iter().zip(&scalars).map(|(log, scalar)| log * scalar).sum();
+            let expected = inner_product(&logarithms, &scalars);
             assert_eq!(sum, C::generator() * expected, "{what}");
         }
     }
     let points = points_of::<C>(&vec![Scalar::ONE; n + 1]);
-    let mut scratch = scratch_of(backend.msm_scratch_bytes(group, n + 1, plimsoll::pool::current_threads()));
+    let mut scratch = scratch_of(backend.msm_scratch_bytes(group, n + 1, pool::current_threads()));
     match msm(&points, &vec![Scalar::ONE; n], &mut scratch) {
         Err(BackendError::LengthMismatch { .. }) => {}
         other => panic!("{}: more bases than scalars must be refused, got {other:?}", backend.name()),
@@ -76,6 +76,9 @@ fn scalars(n: usize) -> Vec<(&'static str, Vec<Scalar>)> {
         (0..n).map(|i| f(i, &mut stream)).collect()
     };
     let two = Scalar::from(2);
+    let half = two.invert().expect("not zero");
+    let same = Stream::new(3).next_scalar();
+    let powers: Vec<_> = std::iter::successors(Some(Scalar::ONE), |power| Some(power.double())).take(255).collect();
     vec![
         ("random", make(&mut |_, stream| stream.next_scalar())),
         ("zero", make(&mut |_, _| Scalar::ZERO)),
@@ -85,9 +88,9 @@ fn scalars(n: usize) -> Vec<(&'static str, Vec<Scalar>)> {
         ("negative bytes", make(&mut |_, stream| -Scalar::from(stream.next_u64() & 255))),
         ("words", make(&mut |_, stream| Scalar::from(stream.next_u64()))),
         ("half equal 2", make(&mut |i, stream| if i % 2 == 0 { two } else { stream.next_scalar() })),
-        ("powers of two", make(&mut |i, _| two.pow_vartime([i as u64 % 255]))),
-        ("powers of two less one", make(&mut |i, _| two.pow_vartime([i as u64 % 255]) - Scalar::ONE)),
-        ("near half the order", make(&mut |i, _| two.invert().expect("not zero") + Scalar::from(i as u64 / 2))),
+        ("powers of two", make(&mut |i, _| powers[i % 255])),
+        ("powers of two less one", make(&mut |i, _| powers[i % 255] - Scalar::ONE)),
+        ("near half the order", make(&mut |i, _| half + Scalar::from(i as u64 / 2))),
         (
             "mostly bits",
             make(&mut |i, stream| match i % 16 {
@@ -95,7 +98,7 @@ fn scalars(n: usize) -> Vec<(&'static str, Vec<Scalar>)> {
                 _ => Scalar::from(stream.next_u64() & 1),
             }),
         ),
-        ("the same random one", make(&mut |_, _| Stream::new(3).next_scalar())),
+        ("the same random one", make(&mut |_, _| same)),
     ]
 }
 
@@ -104,28 +107,45 @@ fn step() -> Scalar {
     Stream::new(4).next_scalar()
 }
 
+fn inner_product(a: &[Scalar], b: &[Scalar]) -> Scalar {
+    let parts = pool::map_indices(a.len().div_ceil(CHUNK), |part| {
+        let range = part * CHUNK..((part + 1) * CHUNK).min(a.len());
+        a[range.clone()].iter().zip(&b[range]).map(|(a, b)| a * b).sum::<Scalar>()
+    });
+    parts.into_iter().sum()
+}
+
+/// How many points or products a task makes.
+const CHUNK: usize = 1 << 12;
+
 fn points_of<C>(logarithms: &[Scalar]) -> Vec<C>
 where
     C: PrimeCurveAffine<Scalar = Scalar>,
     C::Curve: Curve<AffineRepr = C>,
 {
-    let step = step();
-    let (mut last_log, mut last) = (Scalar::ZERO, C::Curve::identity());
-    let by_step = C::generator() * step;
-    let projective: Vec<C::Curve> = logarithms
-        .iter()
-        .map(|log| {
-            last = match *log - last_log {
-                difference if difference == Scalar::ZERO => last,
-                difference if difference == step => last + by_step,
-                _ if *log == -last_log => -last,
-                _ => C::generator() * log,
-            };
-            last_log = *log;
-            last
-        })
-        .collect();
-    let mut points = vec![C::identity(); projective.len()];
-    C::Curve::batch_normalize(&projective, &mut points);
+    // Most points are a few steps from the one before, or from its negative.
+    let few: [Scalar; 4] = std::array::from_fn(|steps| step() * Scalar::from(steps as u64));
+    let few_points = few.map(|log| C::generator() * log);
+    let mut points = vec![C::identity(); logarithms.len()];
+    pool::for_each_chunk(&mut points, CHUNK, |first, points| {
+        let (mut last_log, mut last) = (Scalar::ZERO, C::Curve::identity());
+        let projective: Vec<C::Curve> = logarithms[first..first + points.len()]
+            .iter()
+            .map(|log| {
+                if *log == Scalar::ZERO {
+                    return C::Curve::identity();
+                }
+                let steps_from = |from: Scalar| few.iter().position(|few| *log - from == *few);
+                last = match (steps_from(last_log), steps_from(-last_log)) {
+                    (Some(steps), _) => last + few_points[steps],
+                    (_, Some(steps)) => -last + few_points[steps],
+                    _ => C::generator() * log,
+                };
+                last_log = *log;
+                last
+            })
+            .collect();
+        C::Curve::batch_normalize(&projective, points);
+    });
     points
 }

@@ -2,6 +2,7 @@
 
 use blstrs::Scalar;
 use ff::Field;
+use plimsoll::pool;
 
 use super::super::{Backend, BackendError, Transform};
 use super::{Stream, scratch_of, with_exact_scratch};
@@ -21,9 +22,8 @@ pub(super) fn check(backend: &dyn Backend, log_size: u32) {
             (Transform::CosetForward, Transform::CosetInverse, domain.coset_shift()),
         ] {
             let evaluations = transformed(backend, &domain, &coefficients, transform);
-            for i in indices(n) {
-                let x = shift * domain.omega().pow_vartime([i as u64]);
-                assert_eq!(evaluations[i], evaluate(&coefficients, &x), "{what}: {transform:?} at {i}");
+            for (i, expected) in at_indices(&domain, shift, |x| evaluate(&coefficients, x)) {
+                assert_eq!(evaluations[i], expected, "{what}: {transform:?} at {i}");
             }
             let back = transformed(backend, &domain, &evaluations, inverse);
             assert!(back == coefficients, "{what}: {inverse:?} does not undo {transform:?}");
@@ -56,6 +56,15 @@ fn indices(n: usize) -> Vec<usize> {
     [0, 1, n / 2 - 1, n / 2, n - 1].into_iter().chain(others).collect()
 }
 
+/// What `f` says at each of the indices' points, possibly in parallel.
+fn at_indices<R: Send>(domain: &Domain, shift: Scalar, f: impl Fn(&Scalar) -> R + Sync) -> Vec<(usize, R)> {
+    let indices = indices(domain.size());
+    pool::map_indices(indices.len(), |which| {
+        let i = indices[which];
+        (i, f(&(shift * domain.omega().pow_vartime([i as u64]))))
+    })
+}
+
 /// The polynomial at x, by Horner's rule.
 fn evaluate(coefficients: &[Scalar], x: &Scalar) -> Scalar {
     coefficients.iter().rev().fold(Scalar::ZERO, |sum, coefficient| sum * x + coefficient)
@@ -85,10 +94,12 @@ fn check_quotient(backend: &dyn Backend, domain: &Domain) {
         backend.quotient_on_coset(domain, &mut quotient, &mut b_used, &mut c_used, &factor, scratch)
     });
     let coefficients = [&a, &b, &c].map(|values| transformed(backend, domain, values, Transform::Inverse));
-    for i in indices(n) {
-        let x = domain.coset_shift() * domain.omega().pow_vartime([i as u64]);
-        let [a, b, c] = coefficients.each_ref().map(|polynomial| evaluate(polynomial, &x));
-        assert_eq!(quotient[i] * domain.vanishing_at(&x), a * b - c, "{what} at {i}");
+    let divided = |x: &Scalar| {
+        let [a, b, c] = coefficients.each_ref().map(|polynomial| evaluate(polynomial, x));
+        (domain.vanishing_at(x), a * b - c)
+    };
+    for (i, (vanishing, expected)) in at_indices(domain, domain.coset_shift(), divided) {
+        assert_eq!(quotient[i] * vanishing, expected, "{what} at {i}");
     }
     // The division leaves no remainder, so the degree of the quotient is at most n − 2.
     let coefficients = transformed(backend, domain, &quotient, Transform::CosetInverse);

@@ -1,0 +1,123 @@
+//! A device with a budget, and the pipeline that proves on it.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use plimsoll::device::{Device, DeviceConfig, DeviceSet};
+use plimsoll::pipeline::{Pacing, Pipeline, Retry};
+use plimsoll::pool::Pool;
+use plimsoll::{Budget, Bytes, Ledger, Space};
+use plimsoll_cuda::{CudaDriver, Staging, plan};
+use plimsoll_groth16::device::Residence;
+use plimsoll_groth16::prover::{DEVICE_STAGES, DeviceProver, ProveError, Proved, Prover};
+
+use crate::circuits::Chain;
+use crate::prove::blinding;
+
+pub(crate) type Failed = Box<dyn std::error::Error>;
+type Proofs = Pipeline<Chain, Proved, ProveError>;
+
+/// What the host may take: most of the machine that this was made for.
+const HOST: Bytes = Bytes(96 << 30);
+
+pub(crate) struct Setting {
+    pub(crate) ledger: Ledger,
+    pub(crate) device: Device<CudaDriver>,
+    pub(crate) prover: DeviceProver<CudaDriver>,
+    pub(crate) pipeline: Proofs,
+    marks: Receiver<Mark>,
+}
+
+/// When a proof was where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    /// Its upload began.
+    pub(crate) staging: Instant,
+    /// The device was done with it, and for how long it has computed by then.
+    pub(crate) computed: Instant,
+    pub(crate) busy: Duration,
+    /// It was there.
+    pub(crate) assembled: Instant,
+}
+
+impl Setting {
+    pub(crate) fn new(
+        prover: &Prover,
+        pool: &Pool,
+        device_bytes: u64,
+        residence: Option<Residence>,
+        pacing: Pacing,
+    ) -> Result<Self, Failed> {
+        let tables = plan::aligned(plan::ntt::Tables::plan().bytes);
+        let driver = CudaDriver::open(0, device_bytes + tables)?;
+        let config = DeviceConfig::default();
+        let lanes = config.lanes;
+        let budget = Budget::new().space(Space::HOST, HOST).space(Space::PINNED, Staging::bytes(lanes)).device(
+            0,
+            Bytes(driver.usable_bytes()),
+            lanes as u64,
+        );
+        let ledger = Ledger::new(budget);
+        let staging = Staging::new(&driver, lanes, &ledger)?;
+        let device = Device::start(0, driver, &ledger, config)?;
+        let set = DeviceSet::new([device.clone()]);
+        let prover = match residence {
+            Some(residence) => DeviceProver::with_residence(prover.clone(), set, &ledger, residence)?,
+            None => DeviceProver::new(prover.clone(), set, &ledger)?,
+        };
+        let (pipeline, marks) = pipeline(&prover, &staging, &ledger, pool, pacing)?;
+        Ok(Self { ledger, device, prover, pipeline, marks })
+    }
+
+    /// The proofs that were made since this was last asked, in the order in which the device was done with them.
+    pub(crate) fn marks(&self) -> Vec<Mark> {
+        let mut marks: Vec<Mark> = self.marks.try_iter().collect();
+        marks.sort_by_key(|mark| mark.computed);
+        marks
+    }
+
+    /// How long each stage took on average.
+    pub(crate) fn stages(&self) -> String {
+        let stats = self.pipeline.stats();
+        let each = stats
+            .iter()
+            .map(|stage| format!("{} {:.1} ms", stage.stage, stage.run_seconds * 1e3 / stage.count.max(1) as f64));
+        each.collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn pipeline(
+    this: &DeviceProver<CudaDriver>,
+    staging: &Staging,
+    ledger: &Ledger,
+    pool: &Pool,
+    pacing: Pacing,
+) -> Result<(Proofs, Receiver<Mark>), Failed> {
+    let [synthesise, evaluate, stage_in, compute, assemble] = DEVICE_STAGES;
+    let threads = pool.threads();
+    let [first, rest, one, two, three, four, five] = [(); 7].map(|()| this.clone());
+    let (sender, marks) = channel();
+    let clock = this.devices().device(0).cloned().ok_or("no device")?;
+    let builder = Pipeline::builder(ledger, pool, move |_: &Chain| first.profiles(threads).remove(0))
+        .alternatives(move |_| rest.profiles(threads))
+        .failures(ProveError::failure)
+        .pacing(pacing)
+        .stage(synthesise, move |cx, circuit| one.prover().synthesise(cx.grant(), circuit))
+        .stage(evaluate, move |cx, witness| two.prover().evaluate(cx.grant(), witness))
+        .device_stage(stage_in, this.devices(), move |cx, evaluated| {
+            let staging = Instant::now();
+            Ok((three.stage_in(cx, evaluated)?, staging))
+        })
+        .compute_stage_again(compute, this.devices(), Retry::times(2), move |cx, staged| {
+            let openings = four.compute(cx, &staged.0)?;
+            Ok((openings, staged.1, Instant::now(), clock.driver().busy()))
+        })
+        .stage(assemble, move |_, (openings, staging, computed, busy)| {
+            let proved = five.prover().assemble(openings, blinding());
+            // Nobody listens any more at the end.
+            let _ = sender.send(Mark { staging, computed, busy, assembled: Instant::now() });
+            Ok(proved)
+        });
+    // The staging memory first: the key is to go through it.
+    Ok((this.with_keys(staging.with(builder), ledger).build()?, marks))
+}
