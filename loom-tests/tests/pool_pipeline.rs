@@ -124,6 +124,34 @@ fn a_future_is_polled_or_dropped_but_not_lost() {
     });
 }
 
+/// A job is cancelled while the last word of its part is on its way: what the part made is gone before the job has ended, whoever
+/// has the word in hand.
+#[test]
+fn what_parts_made_is_gone_before_their_job_has_ended() {
+    check(|| {
+        let (ledger, pool) = (ledger(), pool());
+        let byte = || Demand::new().bytes(BUFFER, Bytes(1));
+        let part = move || Profile::new().stage("part", byte(), byte());
+        let profile = move |_: &()| Profile::new().stage("fan", Demand::new(), Demand::new()).parts(1, &part());
+        let pipeline = Pipeline::builder(&ledger, &pool, profile)
+            .fan_out(
+                "fan",
+                |_, ()| Ok::<_, ()>(((), [()])),
+                move |_| part(),
+                |parts| parts.stage("part", |cx, ()| Ok(cx.grant().take_all(BUFFER))),
+                FanIn::InOrder,
+                |_, (), made| Ok(made.len()),
+            )
+            .build()
+            .expect("a pipeline");
+        let ticket = pipeline.submit("job", ()).expect("taken on");
+        ticket.cancel();
+        assert!(matches!(ticket.wait(), Ok(1) | Err(JobError::Cancelled { .. })));
+        let snapshot = ledger.snapshot();
+        assert!(snapshot.is_empty() && snapshot.outlived == 0, "{snapshot:?}");
+    });
+}
+
 /// The parent is parked while its part runs; the part's end is what it waits for.
 #[test]
 fn the_last_part_wakes_its_parent() {

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("test", || test::run(&test::Args { rest: Vec::new() })),
         ("interop", || interop::run(&interop::Args { quick: true })),
         ("deny", deny::run),
-        ("loom", || loom::run(&loom::Args { preemptions: 2, rest: Vec::new() })),
+        ("loom", || loom::run(&loom::Args { preemptions: 2, exactly: false, rest: Vec::new() })),
         ("shuttle", || shuttle::run(&shuttle::Args { schedules: 100, rest: Vec::new() })),
         ("soak", || {
             soak::run(&soak::Args {

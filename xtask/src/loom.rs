@@ -10,6 +10,9 @@ pub(crate) struct Args {
     /// Preemption bound: continuous integration has 2; 0 explores everything (some models take hours: name one).
     #[arg(long, default_value_t = 3)]
     pub(crate) preemptions: usize,
+    /// Explore as many also in the models that have fewer otherwise, because they take minutes.
+    #[arg(long)]
+    pub(crate) exactly: bool,
     /// Passed on to the tests (a filter, say).
     pub(crate) rest: Vec<String>,
 }
@@ -25,6 +28,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         command.env("LOOM_MAX_PREEMPTIONS", args.preemptions.to_string());
     } else {
         command.env("PLIMSOLL_LOOM_UNBOUNDED", "1");
+    }
+    if args.exactly {
+        command.env("PLIMSOLL_LOOM_EXACTLY", "1");
     }
     command.env("CARGO_PROFILE_RELEASE_LTO", "off");
     command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");

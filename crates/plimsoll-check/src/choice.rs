@@ -50,6 +50,16 @@ pub(crate) fn changed(
         // It goes by this plan already, with whatever claim it has by now.
         return Some(facts);
     }
+    // Whoever is in flight has pinned what it needs; a part needs nothing that its job has not.
+    let parent = setup.parent(owner.actor).and_then(|parent| facts.owners.iter().find(|owner| owner.actor == parent));
+    let may_need = if owner.in_flight {
+        plan.needs == owner.needs
+    } else {
+        parent.is_none_or(|parent| plan.needs.iter().all(|need| parent.needs.contains(need)))
+    };
+    if !may_need {
+        return None;
+    }
     // Who may begin again with what it holds may need all of it again.
     let from = if !owner.in_flight || setup.job(owner.actor).keeps { 0 } else { stage };
     let claim = setup.without_lost(state, plan.claims[from].clone());
@@ -71,6 +81,7 @@ pub(crate) fn changed(
     it.account = plan.account;
     it.leaves = setup.without_lost(state, plan.leaves.clone());
     it.claim = claim;
+    it.needs.clone_from(&plan.needs);
     Some(facts)
 }
 

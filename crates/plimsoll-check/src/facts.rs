@@ -83,7 +83,7 @@ impl Facts {
                 leaves: dense(&view.leaves),
                 need,
                 // One that ends with its parts uses nothing any more.
-                needs: if known.at == At::Ending { Vec::new() } else { setup.needs(actor).to_vec() },
+                needs: if known.at == At::Ending { Vec::new() } else { setup.needs_now(state, actor).to_vec() },
                 passed: view.waiting.map_or(0, |waiting| waiting.passed),
             })
         };
@@ -170,17 +170,16 @@ impl Facts {
         facts
     }
 
-    /// Whether anybody in flight, or `also`, pins a residency.
-    fn is_pinned(&self, residency: usize, also: Option<usize>) -> bool {
-        let pins = |owner: &OwnerFacts| owner.in_flight || Some(owner.actor) == also;
-        self.owners.iter().any(|owner| pins(owner) && owner.needs.contains(&residency))
+    /// Whether anybody in flight pins a residency.
+    fn is_pinned(&self, residency: usize) -> bool {
+        self.owners.iter().any(|owner| owner.in_flight && owner.needs.contains(&residency))
     }
 
-    /// The facts as they would be if all residencies were gone that nobody pins, and that this actor does not need.
-    pub(crate) fn without_unpinned(&self, actor: usize) -> Facts {
+    /// The facts as they would be if all residencies were gone that nobody pins, and that are none of these.
+    pub(crate) fn without_unpinned(&self, needs: &[usize]) -> Facts {
         let mut facts = self.clone();
         for residency in 0..facts.residencies.len() {
-            if !self.is_pinned(residency, Some(actor)) {
+            if !needs.contains(&residency) && !self.is_pinned(residency) {
                 let held = std::mem::take(&mut facts.residencies[residency].held);
                 facts.held.iter_mut().zip(&held).for_each(|(sum, held)| *sum -= held);
                 facts.residencies[residency].held = vec![0; held.len()];
@@ -233,7 +232,7 @@ impl Facts {
             // What a part will leave is set aside once: at the part, and as something that its parent has.
             let has = |owner: &OwnerFacts| owner.held[at] + left_by_parts(&in_flight, owner.actor, at);
             let aside: u64 = in_flight.iter().map(|owner| owner.leaves[at].saturating_sub(has(owner))).sum();
-            let unpinned = (0..self.residencies.len()).filter(|residency| !self.is_pinned(*residency, None));
+            let unpinned = (0..self.residencies.len()).filter(|residency| !self.is_pinned(*residency));
             let reclaimable: u64 = unpinned.map(|residency| self.residencies[residency].held[at]).sum();
             match self.limit[at].checked_sub(self.held[at] - reclaimable + aside) {
                 Some(left) => free.push(left),

@@ -93,7 +93,8 @@ pub(crate) fn plan_with_room(setup: &Setup<'_>, state: &State, part: usize) -> O
             return false;
         }
         let need = need(setup, state, &facts, parent, Some(plan));
-        plan.account == owner.account && need.iter().zip(&owner.claim).all(|(need, claim)| need <= claim)
+        let pinned = plan.needs.iter().all(|need| owner.needs.contains(need));
+        pinned && plan.account == owner.account && need.iter().zip(&owner.claim).all(|(need, claim)| need <= claim)
     };
     setup.plans(part).iter().enumerate().position(has_room)
 }

@@ -33,16 +33,15 @@ impl Setup<'_> {
         vector
     }
 
-    /// Whether a plan needs a lost device in one of these stages.
+    /// Whether a plan needs a lost device in one of these stages, or for what it needs beside its claim.
     pub(crate) fn needs_lost(&self, state: &State, plan: &Plan, stages: std::ops::Range<usize>) -> bool {
         let Some(profile) = plan.profile.as_ref().filter(|_| !state.lost.is_empty()) else { return false };
         let mut resources = profile.stages()[stages].iter().flat_map(|stage| stage.peak.iter());
-        resources.any(|(resource, _)| is_lost_resource(state, resource))
+        resources.any(|(resource, _)| is_lost_resource(state, resource)) || self.any_lost(state, &plan.needs)
     }
 
-    /// Whether something that an actor needs beside its claim was lost.
-    pub(crate) fn needs_lost_residency(&self, state: &State, actor: usize) -> bool {
-        self.needs(actor).iter().any(|need| self.is_lost(state, self.world.residencies[*need].class))
+    fn any_lost(&self, state: &State, needs: &[usize]) -> bool {
+        needs.iter().any(|need| self.is_lost(state, self.world.residencies[*need].class))
     }
 
     /// The plans by which an actor may still be served, in order of preference.
@@ -78,7 +77,6 @@ pub(crate) fn is_out_of_reach(setup: &Setup<'_>, state: &State, actor: usize, st
     match setup.kind(actor) {
         _ if state.lost.is_empty() => false,
         Kind::Reservation(kind) => setup.is_lost(state, kind.class),
-        Kind::Job(_) if setup.needs_lost_residency(state, actor) => true,
         Kind::Job(_) => {
             let until = if known.in_flight() { stage + 1 } else { setup.stages(actor) };
             setup.current_plan(state, actor).is_some_and(|plan| setup.needs_lost(state, plan, stage..until))
@@ -93,14 +91,14 @@ pub(crate) fn is_refused_at_once(setup: &Setup<'_>, state: &State, actor: usize)
         Kind::Reservation(kind) => setup.is_lost(state, kind.class),
         Kind::Job(_) => {
             let lost = |plan: &Plan| setup.needs_lost(state, plan, 0..setup.stages(actor));
-            setup.needs_lost_residency(state, actor) || setup.plans(actor).iter().all(lost)
+            setup.plans(actor).iter().all(lost)
         }
     }
 }
 
 /// Whether a job in flight that comes to a stage which needs a lost device could go by another plan.
 pub(crate) fn has_another_way(setup: &Setup<'_>, state: &State, actor: usize) -> bool {
-    if setup.needs_lost_residency(state, actor) || !state.actors[actor].in_flight() {
+    if setup.any_lost(state, setup.needs_now(state, actor)) || !state.actors[actor].in_flight() {
         return false;
     }
     let facts = Facts::of(setup, state);

@@ -134,13 +134,15 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, possible: &[Event]) -> Res
 /// Whether an actor's claim can be served at all.
 pub(crate) fn attainable(setup: &Setup<'_>, state: &State, actor: usize) -> Result<(), String> {
     let components = state.ledger.components();
-    let mut needs = vec![0; components.len()];
-    for need in setup.needs(actor) {
-        let kind = &setup.world.residencies[*need];
-        let takes = setup.vector(AccountId::ROOT, std::iter::once((kind.class.into(), kind.bytes.0)));
-        needs.iter_mut().zip(setup.without_lost(state, takes)).for_each(|(sum, takes)| *sum += takes);
-    }
-    let claim = |plan: &Plan, at: usize| setup.without_lost(state, plan.claims[0].clone())[at] + needs[at];
+    let needs = |plan: &Plan, at: usize| {
+        let takes = |need: &usize| {
+            let kind = &setup.world.residencies[*need];
+            let takes = setup.vector(AccountId::ROOT, std::iter::once((kind.class.into(), kind.bytes.0)));
+            setup.without_lost(state, takes)[at]
+        };
+        plan.needs.iter().map(takes).sum::<u64>()
+    };
+    let claim = |plan: &Plan, at: usize| setup.without_lost(state, plan.claims[0].clone())[at] + needs(plan, at);
     let beyond = |plan: &Plan| {
         (0..components.len()).find(|&at| {
             let attainable = components[at].target.saturating_sub(components[at].retained);
@@ -351,18 +353,18 @@ fn is_grantable_as_it_is(setup: &Setup<'_>, state: &State, facts: &Facts, waiter
     let more = if facts.has_all_it_needs(waiter) { waiter.need.clone() } else { facts.takes_to_load(waiter) };
     let Some(more) = more else { return false };
     // While a lowered limit waits for jobs to finish, new ones come in only below the limit that was asked for.
-    let within_target = || facts.below_target(&more) && claims_below_target(setup, state, facts, waiter);
+    let within_target = || facts.below_target(&more) && claims_below_target(state, facts, waiter);
     (is_growth || (within_target() && !again::is_beside_alone(setup, state, facts, waiter)))
         && is_safe_to_grant(setup, state, facts, waiter)
         && (is_growth || may_pass(setup, state, facts, waiter))
 }
 
 /// Whether a claim, with what is needed beside it, lies within the limits that were asked for.
-fn claims_below_target(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {
+fn claims_below_target(state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {
     let components = state.ledger.components();
     (0..facts.target.len()).all(|at| {
         let needs: u64 = waiter.needs.iter().map(|need| facts.residencies[*need].takes[at]).sum();
-        let attainable = if setup.needs(waiter.actor).is_empty() {
+        let attainable = if waiter.needs.is_empty() {
             facts.target[at]
         } else {
             facts.target[at].saturating_sub(components[at].retained)

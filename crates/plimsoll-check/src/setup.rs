@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) claims: Vec<Vector>,
     /// What it leaves behind.
     pub(crate) leaves: Vector,
+    /// The residencies that it needs.
+    pub(crate) needs: Vec<usize>,
 }
 
 impl Plan {
@@ -56,7 +58,7 @@ impl Plan {
                 *claim = (*claim).max(*later);
             }
         }
-        Plan { account, choice, profile, claims, leaves }
+        Plan { account, choice, profile, claims, leaves, needs: Vec::new() }
     }
 }
 
@@ -76,7 +78,7 @@ pub(crate) struct Setup<'w> {
     charges: HashMap<(AccountId, Resource), Vec<usize>>,
     /// The residencies, as the state machine names them.
     pub(crate) residencies: Vec<ResidencyId>,
-    /// Of each kind: the residencies that it needs.
+    /// Of each kind: the residencies that it may come to need.
     needs: Vec<Vec<usize>>,
 }
 
@@ -128,8 +130,7 @@ impl<'w> Setup<'w> {
             };
             setup.homes.push(home);
             setup.plans.push(plans);
-            let needs = setup.needs_of(kind)?;
-            setup.needs.push(needs);
+            setup.lay_out_needs(kind)?;
         }
         for space in &world.losses {
             let is_budgeted = world.budget.limit(*space).is_some();
@@ -157,21 +158,36 @@ impl<'w> Setup<'w> {
         Ok(())
     }
 
-    fn needs_of(&self, kind: &Kind) -> Result<Vec<usize>, CheckError> {
-        let Kind::Job(job) = kind else { return Ok(Vec::new()) };
-        let find = |name: &String| {
-            let at = self.world.residencies.iter().position(|residency| residency.name == *name);
-            at.ok_or_else(|| CheckError::NoSuchResidency(name.clone()))
+    /// What each plan of the last kind needs, and what all of them do.
+    fn lay_out_needs(&mut self, kind: &Kind) -> Result<(), CheckError> {
+        let Kind::Job(job) = kind else {
+            self.needs.push(Vec::new());
+            return Ok(());
         };
-        let mut needs = job.needs.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-        needs.sort();
-        needs.dedup();
+        let mut all = Vec::new();
+        for at in 0..self.plans[self.needs.len()].len() {
+            let choice = self.plans[self.needs.len()][at].choice;
+            let by_choice = job.needs_by.iter().filter(|entry| entry.0 == choice).map(|entry| &entry.1);
+            let mut needs = Vec::new();
+            for name in job.needs.iter().chain(by_choice) {
+                let at = self.world.residencies.iter().position(|residency| residency.name == *name);
+                needs.push(at.ok_or_else(|| CheckError::NoSuchResidency(name.clone()))?);
+            }
+            needs.sort();
+            needs.dedup();
+            all.extend_from_slice(&needs);
+            let kind = self.needs.len();
+            self.plans[kind][at].needs = needs;
+        }
+        all.sort();
+        all.dedup();
         if let Some(parent) = self.world.parent_kind(job)?
-            && !needs.iter().all(|need| self.needs[parent].contains(need))
+            && !all.iter().all(|need| self.needs[parent].contains(need))
         {
             return Err(CheckError::NotParentsNeed(job.name.clone()));
         }
-        Ok(needs)
+        self.needs.push(all);
+        Ok(())
     }
 
     /// Whether an actor may begin again and queue with the age of its first admission.
@@ -179,9 +195,16 @@ impl<'w> Setup<'w> {
         matches!(self.kind(actor), Kind::Job(job) if job.restarts > 0 && !job.keeps)
     }
 
-    /// The residencies that an actor needs.
+    /// The residencies that an actor may come to need.
     pub(crate) fn needs(&self, actor: usize) -> &[usize] {
         &self.needs[self.world.actors[actor]]
+    }
+
+    /// The residencies that an actor needs as it goes now.
+    pub(crate) fn needs_now(&self, state: &State, actor: usize) -> &[usize] {
+        let id = state.actors[actor].id.filter(|id| state.ledger.owner(*id).is_some());
+        let choice = id.map_or(0, |id| state.ledger.choice(id));
+        self.plans(actor).iter().find(|plan| plan.choice == choice).map_or(&[], |plan| &plan.needs)
     }
 
     /// The number of a residency in the world.

@@ -6,7 +6,7 @@ use plimsoll::{Bytes, Class};
 use crate::event::At;
 use crate::facts::{Facts, OwnerFacts};
 use crate::rules::{self, Broken, Rule};
-use crate::setup::Setup;
+use crate::setup::{Plan, Setup};
 use crate::state::{State, Step};
 
 /// A residency of a world, and what may happen to its loads.
@@ -156,7 +156,7 @@ pub(crate) fn residence(stand: ResidencyStand) -> Residence {
 /// Whether an actor pins a residency: from its admission to its end.
 fn pins(setup: &Setup<'_>, state: &State, actor: usize, residency: usize) -> bool {
     let known = &state.actors[actor];
-    setup.needs(actor).contains(&residency) && known.in_flight() && known.at != At::Ending
+    setup.needs_now(state, actor).contains(&residency) && known.in_flight() && known.at != At::Ending
 }
 
 /// Whether a load falls to an actor which it has not begun.
@@ -279,8 +279,15 @@ fn is_for_something(setup: &Setup<'_>, state: &State, facts: &Facts, residency: 
 pub(crate) fn served_by_eviction(setup: &Setup<'_>, state: &State, facts: &Facts) -> Option<usize> {
     let served = |actor: usize| {
         let owner = facts.owners.iter().find(|owner| owner.actor == actor).expect("it waits");
-        let gone = facts.without_unpinned(actor);
-        !rules::is_grantable(setup, state, facts, owner) && rules::is_grantable(setup, state, &gone, owner)
+        let is_served = |plan: &Plan| {
+            let gone = facts.without_unpinned(&plan.needs);
+            rules::is_grantable_by(setup, state, &gone, owner, plan)
+        };
+        let would_be = || {
+            let alone = || rules::is_grantable(setup, state, &facts.without_unpinned(&[]), owner);
+            setup.plans_left(state, actor).any(is_served) || setup.needs(actor).is_empty() && alone()
+        };
+        !rules::is_grantable(setup, state, facts, owner) && would_be()
     };
     facts.owners.iter().filter(|owner| owner.need.is_some()).map(|owner| owner.actor).find(|actor| served(*actor))
 }

@@ -277,8 +277,16 @@ impl Step<'_> {
         spec.urgent = job.urgent;
         spec.alternatives.clone_from(&job.alternatives);
         (spec.restarts, spec.alone_if_oversize) = (job.keeps, job.alone);
-        for need in self.setup.needs(actor) {
-            spec = spec.needs(self.setup.residencies[*need]);
+        for plan in self.setup.plans(actor) {
+            for need in &plan.needs {
+                // What all plans need is declared for all of them.
+                let residency = self.setup.residencies[*need];
+                if self.setup.plans(actor).iter().all(|plan| plan.needs.contains(need)) {
+                    spec = spec.needs(residency);
+                } else {
+                    spec.needs_by.push((plan.choice, residency.into()));
+                }
+            }
         }
         let lost = |plan: &Plan| self.setup.needs_lost(self.state, plan, 0..self.setup.stages(actor));
         let plans = self.setup.plans(actor).iter().enumerate();
@@ -329,7 +337,9 @@ impl Step<'_> {
                 self.ask(actor, 0)
             }
             (Err(SubmitError::Lost(_)), None) if is_lost => self.gone(actor, "needs a device that was lost"),
-            (Err(SubmitError::BeyondParent { .. }), None) => self.gone(actor, "beyond its parent's claim"),
+            (Err(SubmitError::BeyondParent { .. } | SubmitError::NotParentsNeed { .. }), None) => {
+                self.gone(actor, "beyond its parent's claim")
+            }
             (Ok(_), None) => {
                 Err(Broken::new(Rule::NeverFits, format!("{name} is taken on, but its parent has no room for it")))
             }

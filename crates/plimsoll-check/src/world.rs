@@ -234,6 +234,7 @@ pub struct JobKind {
     pub(crate) withdraws: u8,
     pub(crate) fails: bool,
     pub(crate) needs: Vec<String>,
+    pub(crate) needs_by: Vec<(usize, String)>,
     pub(crate) stage_retries: u8,
     pub(crate) restarts: u8,
     pub(crate) keeps: bool,
@@ -262,6 +263,7 @@ impl JobKind {
             withdraws: 0,
             fails: false,
             needs: Vec::new(),
+            needs_by: Vec::new(),
             stage_retries: 0,
             restarts: 0,
             keeps: false,
@@ -371,6 +373,14 @@ impl JobKind {
     #[must_use]
     pub fn needs(mut self, residency: &str) -> JobKind {
         self.needs.push(residency.into());
+        self
+    }
+
+    /// Lets the jobs need a residency where they go by the profile that was given last: see
+    /// [`JobSpec::needing`](plimsoll::JobSpec::needing).
+    #[must_use]
+    pub fn needing(mut self, residency: &str) -> JobKind {
+        self.needs_by.push((self.alternatives.len(), residency.into()));
         self
     }
 

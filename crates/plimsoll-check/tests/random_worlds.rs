@@ -5,7 +5,7 @@
 //! from its own number, which a failure names. Thousands of them take minutes, in a release build.
 
 use plimsoll::{Budget, Bytes, Class, Demand, Profile, Slots, Space};
-use plimsoll_check::{CheckError, JobKind, ReservationKind, World};
+use plimsoll_check::{CheckError, JobKind, ReservationKind, ResidencyKind, World};
 
 const A: Class = Class::new("a", Space::HOST);
 const B: Class = Class::new("b", Space::device(0));
@@ -179,6 +179,53 @@ fn family(random: &mut Random) -> World {
     if random.one_in(4) { world.resize(Space::HOST, Bytes(random.between(2, 8))) } else { world }
 }
 
+/// Jobs of two kinds that may be served in two ways, each of which needs keys of its own on the host and on a device, or none.
+fn keyed(random: &mut Random) -> World {
+    const KEYS: Class = Class::new("keys", Space::HOST);
+    const KEYS_THERE: Class = Class::new("keys there", Space::device(0));
+    let limits = [random.between(3, 5), random.between(2, 3), 1];
+    let budget = Budget::new().space(Space::HOST, Bytes(limits[0])).space(Space::device(0), Bytes(limits[1]));
+    let budget = budget.slots(LANE, limits[2]).bypass(random.between(0, 2) as u32);
+    let mut world = World::new(budget);
+    for (name, class, at) in [("here", KEYS, 0), ("there", KEYS_THERE, 1)] {
+        let key = ResidencyKind::new(name, class, Bytes(random.between(1, limits[at] - 1)));
+        world = world.residency(match random.between(0, 3) {
+            0 => key.gives_up(1),
+            1 => key.fails(1),
+            _ => key,
+        });
+    }
+    let share = [limits[0] - 1, limits[1] - 1, limits[2]];
+    let needing = |random: &mut Random, job: JobKind| {
+        ["here", "there"].iter().fold(job, |job, key| if random.one_in(2) { job.needing(key) } else { job })
+    };
+    for name in ["x", "y"] {
+        let leaves = random.one_in(4);
+        let (first, second) = (profile(random, share, leaves), profile(random, share, false));
+        let is_alike = first.stages().len() == second.stages().len();
+        let priority = i32::from(random.one_in(4));
+        let mut job = needing(random, JobKind::new(name, first).priority(priority));
+        if is_alike {
+            job = needing(random, job.or(second));
+        }
+        job = match random.between(0, 6) {
+            0 => job.cancels(),
+            1 => job.fails(),
+            2 => job.withdraws(1),
+            3 => job.restarts(1),
+            4 => job.retries_stages(1),
+            5 => job.releases_early(),
+            _ => job,
+        };
+        world = world.jobs(random.between(1, 2) as usize, job);
+    }
+    match random.between(0, 3) {
+        0 => world.loses(Space::device(0)),
+        1 => world.resize(Space::HOST, Bytes(random.between(1, 6))),
+        _ => world,
+    }
+}
+
 fn number(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")),
@@ -220,4 +267,9 @@ fn random_worlds_in_which_anything_may_happen() {
 #[test]
 fn random_worlds_of_parts_and_alternatives() {
     explore_all("family", 10, family, 3_801);
+}
+
+#[test]
+fn random_worlds_of_alternatives_with_keys_of_their_own() {
+    explore_all("keyed", 12, keyed, 27_500);
 }

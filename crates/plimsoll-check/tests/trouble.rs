@@ -378,3 +378,60 @@ fn fewer_lanes_while_devices_and_residencies_come_and_go() {
         .loses(Space::device(0));
     holds("fewer lanes", 932, &["resize", "lose", "take load"], world);
 }
+
+/// A stage on one device or on another one, each with a key of its own there.
+fn on_either(cancels: bool) -> JobKind {
+    let on = |class: Class| profile([(host(1), host(1)), (host(1).bytes(class, Bytes(1)), host(0))]);
+    let job = JobKind::new("job", on(B)).needing("key here").or(on(C)).needing("key there");
+    if cancels { job.cancels() } else { job }
+}
+
+fn keys_on_both(world: World) -> World {
+    const THERE: Class = Class::new("table", Space::device(1));
+    world.residency(ResidencyKind::new("key here", TABLE, Bytes(1)).gives_up(1)).residency(ResidencyKind::new(
+        "key there",
+        THERE,
+        Bytes(1),
+    ))
+}
+
+#[test]
+fn alternatives_that_need_keys_of_their_own() {
+    const LOADS: [&str; 2] = ["take load", "loaded"];
+    let both = |bytes: u64, bypass: u32| budget(3, bytes).space(Space::device(1), Bytes(bytes)).bypass(bypass);
+    for bypass in [0, 1] {
+        let world = keys_on_both(World::new(both(2, bypass))).jobs(2, on_either(bypass == 0));
+        holds(&format!("a key on each device, K={bypass}"), 45, &LOADS, world);
+    }
+    let world = keys_on_both(World::new(both(2, 1)))
+        .jobs(1, on_either(false))
+        .jobs(2, JobKind::new("large", profile([(Demand::new().bytes(B, Bytes(2)), host(0))])).cancels());
+    holds("the key makes room, and the other way is open", 150, &["take load", "gone"], world);
+    let world = keys_on_both(World::new(both(2, 1))).jobs(2, on_either(true).restarts(1)).loses(Space::device(0));
+    holds("a key is lost with its device", 2_000, &["lose", "restart", "take load"], world);
+}
+
+#[test]
+fn an_alternative_may_do_without_what_another_one_needs() {
+    let slow = profile([(host(2), host(1)), (host(3), host(0))]);
+    let fast = profile([(host(2), host(1)), (host(1), host(0))]);
+    for fits in [true, false] {
+        let world = World::new(budget(if fits { 6 } else { 4 }, 1))
+            .residency(key("table", 2).gives_up(1))
+            .jobs(2, JobKind::new("job", fast.clone()).needing("table").or(slow.clone()).cancels().retries_stages(1))
+            .jobs(1, JobKind::new("large", one(4)));
+        holds(&format!("with a table or without, fits={fits}"), 860, &["take load", "gone"], world);
+    }
+}
+
+#[test]
+fn parts_go_by_what_their_job_has_pinned() {
+    let part = profile([(host(1), host(0))]);
+    let whole = || Profile::new().stage("first", host(0), host(0)).parts(1, &part);
+    let world = World::new(budget(5, 1))
+        .residency(key("one", 2))
+        .residency(key("other", 2))
+        .jobs(2, JobKind::new("whole", whole()).needing("one").or(whole()).needing("other").cancels())
+        .jobs(1, JobKind::new("part", part.clone()).part_of("whole").needing("other").or(part.clone()).needing("one"));
+    holds("parts and needs by alternative", 350, &["take load"], world);
+}

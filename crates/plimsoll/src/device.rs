@@ -78,7 +78,7 @@ pub use set::DeviceSet;
 
 use lanes::{Lanes, Seat};
 
-use crate::ledger::{Grant, Ledger};
+use crate::ledger::{Grant, Ledger, Reservation};
 use crate::sync::{Arc, thread};
 use crate::{Budget, Bytes, Demand, Slots, Space};
 
@@ -165,6 +165,30 @@ impl<D: Driver> Device<D> {
         E: Send + 'static,
     {
         self.run(grant, |seat, grant| cx::on_lease(seat, grant, None, f))
+    }
+
+    /// Allocates memory for a reservation that is there already, that of a residency that is being loaded, and has it filled by
+    /// calls of the driver, on the thread of a lane that is free or about to be. A load must wait for nothing that is granted,
+    /// so this takes no lane of the ledger's.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Stage`] with what the device said; the reservation has returned by then, the memory before it.
+    pub fn fill<F>(&self, paid: Reservation, calls: F) -> Running<Staged<D>, DeviceError>
+    where
+        F: FnOnce(&mut D::Lane, &D::Memory) -> Result<(), DriverError> + Send + 'static,
+    {
+        let (promise, running) = running::promise(&self.crew.lanes);
+        self.crew.lanes.submit(Box::new(move || {
+            let fill = || {
+                lanes::seated::<D, _>(|seat| cx::fill(seat, paid, calls)).expect("this is a lane, between two stages")
+            };
+            promise.keep(match std::panic::catch_unwind(std::panic::AssertUnwindSafe(fill)) {
+                Ok(filled) => filled.map_err(StageError::Stage),
+                Err(panic) => Err(StageError::Panicked { message: cx::message_of(&*panic) }),
+            });
+        }));
+        running
     }
 
     /// Whether the calling thread is one of its lanes, between two stages.

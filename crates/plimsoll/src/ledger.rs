@@ -135,12 +135,12 @@ impl Ledger {
         }
         let name = spec.name.clone();
         let profiles = std::iter::once(&spec.profile).chain(&spec.alternatives).cloned().collect();
-        let needs = spec.needs.clone();
-        if needs.iter().any(|need| !need.is_of(&self.inner)) {
+        let (needs, needs_by) = (spec.needs.clone(), spec.needs_by.clone());
+        if needs.iter().chain(needs_by.iter().map(|entry| &entry.1)).any(|need| !need.is_of(&self.inner)) {
             return Err(SubmitError::OtherLedger { job: name });
         }
         let id = self.inner.read(|state| state.submit(self.account, spec))?;
-        Ok(Job::new(self.inner.clone(), id, name, profiles).with_needs(needs))
+        Ok(Job::new(self.inner.clone(), id, name, profiles).with_needs(needs, needs_by))
     }
 
     /// Sets a new limit for a space of this ledger or child. A lower one takes effect stepwise, as jobs finish, never

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::{Demand, Resource};
+use crate::{Demand, Resource, Space};
 
 /// A job's demand stage by stage, known before it starts and computed from its sizes.
 ///
@@ -131,6 +131,18 @@ impl Profile {
     /// The stages in order.
     pub fn stages(&self) -> &[StageProfile] {
         &self.stages
+    }
+
+    /// Whether a stage, or one of its parts, needs something of a device: its memory, a lane, the lease.
+    pub fn is_on(&self, device: u16) -> bool {
+        let of_it = |(resource, _): (Resource, u64)| match resource {
+            Resource::Class(class) => class.space() == Space::device(device),
+            Resource::Slots(slots) => slots.device() == Some(device),
+        };
+        let stage_is = |stage: &StageProfile| {
+            stage.peak.iter().any(of_it) || stage.parts.iter().any(|parts| parts.profile.is_on(device))
+        };
+        self.stages.iter().any(stage_is)
     }
 
     /// Checks that the profile describes something that can happen.

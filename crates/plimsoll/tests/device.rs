@@ -1,5 +1,7 @@
 //! Devices, on simulated cards: what overlaps, what excludes, what is freed when, and what a fault leaves behind.
 
+#[path = "device/either.rs"]
+mod either;
 #[path = "device/elsewhere.rs"]
 mod elsewhere;
 #[path = "device/faults.rs"]

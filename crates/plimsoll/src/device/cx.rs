@@ -217,15 +217,52 @@ impl<'lease, D: Driver> LaneCx<'lease, D> {
         if mutant!("free-before-synchronise") {
             return Ok(());
         }
-        let synchronised = self.synchronise();
-        if matches!(synchronised, Err(DeviceError::Driver { .. }))
-            && let Err(DeviceError::Driver { source, .. }) = self.synchronise()
-        {
-            // Memory that may be in use cannot be freed, so it goes with the device.
-            let message = format!("it does not say any more when it is done: {source}");
-            self.lanes.give_up(DriverError::Broken { message });
+        let Self { lanes, lane, out_of_memory, .. } = self;
+        settle(lanes, *lane, out_of_memory)
+    }
+}
+
+fn settle<L: DriverLane>(lanes: &Lanes, lane: &mut L, out_of_memory: &mut Option<Short>) -> Result<(), DeviceError> {
+    let mut synchronise = || call(lanes, lane, out_of_memory, L::synchronise);
+    let synchronised = synchronise();
+    if matches!(synchronised, Err(DeviceError::Driver { .. }))
+        && let Err(DeviceError::Driver { source, .. }) = synchronise()
+    {
+        // Memory that may be in use cannot be freed, so it goes with the device.
+        let message = format!("it does not say any more when it is done: {source}");
+        lanes.give_up(DriverError::Broken { message });
+    }
+    synchronised
+}
+
+/// Allocates memory that is paid for, and has it filled by calls of the driver. In any case nothing of that is under way any
+/// more when this returns.
+pub(super) fn fill<D: Driver>(
+    seat: &mut Seat<D>,
+    paid: Reservation,
+    calls: impl FnOnce(&mut D::Lane, &D::Memory) -> Result<(), DriverError>,
+) -> Result<Staged<D>, DeviceError> {
+    let Seat { lanes, lane } = seat;
+    let (class, bytes) = (paid.class(), paid.bytes());
+    if class.space() != Space::device(lanes.number) {
+        return Err(DeviceError::OtherSpace { class, device: lanes.number });
+    }
+    let short = &mut None;
+    let memory = call(lanes, lane, short, |lane| lane.allocate(Paid::new(class, bytes)))?;
+    let yard = Yard::open();
+    let buffer = DeviceBuffer::new(Charged::new(memory, paid), yard.clone(), lanes.clone());
+    let filled = catch_unwind(AssertUnwindSafe(|| call(lanes, lane, short, |lane| calls(lane, buffer.memory()))));
+    let settled = catch_unwind(AssertUnwindSafe(|| settle(lanes, lane, short))).unwrap_or_else(|panic| {
+        Err(DeviceError::Lost(lanes.give_up(DriverError::Broken { message: message_of(&*panic) })))
+    });
+    let staged = buffer.into_staged();
+    drop(yard.close());
+    match filled {
+        Ok(filled) => filled.and(settled).map(|()| staged),
+        Err(panic) => {
+            drop(staged);
+            std::panic::resume_unwind(panic)
         }
-        synchronised
     }
 }
 
@@ -353,7 +390,7 @@ fn run<D: Driver, R, E>(
     Ended { result, left: yard.close() }
 }
 
-fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+pub(super) fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("(no text)").to_owned()
 }

@@ -264,6 +264,28 @@ where
         self.stage_on(name, devices.carrier(), move |stage, value| set.on_lease(stage, |cx| run(cx, value)))
     }
 
+    /// As [`compute_stage`](Builder::compute_stage) for the jobs whose profile names a lane in this stage; those that go by an
+    /// [alternative](Builder::alternatives) without one are done by `on_worker`, on a worker of the pool. That is how a processor
+    /// helps out, or takes over where the devices are lost: by a profile of its own, and never silently
+    /// ([`Grant::choice`](crate::Grant::choice)).
+    pub fn compute_stage_or<D, Next, F, G>(
+        self,
+        name: &'static str,
+        devices: &DeviceSet<D>,
+        on_device: F,
+        on_worker: G,
+    ) -> Builder<In, Next, E>
+    where
+        D: Driver,
+        F: for<'lease> Fn(&mut LeaseCx<'lease, D>, Out) -> Result<Next, E> + Send + Sync + 'static,
+        G: Fn(&mut StageCx<'_>, Out) -> Result<Next, E> + Send + Sync + 'static,
+        Next: Send + 'static,
+    {
+        let set = devices.clone();
+        let on_device = move |stage: &mut StageCx<'_>, value| set.on_lease(stage, |cx| on_device(cx, value));
+        self.stage_on_either(name, devices.carrier(), on_device, on_worker)
+    }
+
     /// As [`device_stage`](Builder::device_stage), run again from its input when it fails: see
     /// [`stage_again`](Builder::stage_again).
     pub fn device_stage_again<D, Next, F>(

@@ -87,7 +87,9 @@ impl<T: Send + Sync + 'static> Get<T> {
         match key.inner.read(|state| state.submit(AccountId::ROOT, spec.clone())) {
             Ok(id) => {
                 let JobSpec { name, profile, needs, .. } = spec;
-                Ok(Job::new(key.inner.clone(), id, name, vec![profile]).with_needs(needs).with_place(self.place))
+                Ok(Job::new(key.inner.clone(), id, name, vec![profile])
+                    .with_needs(needs, Vec::new())
+                    .with_place(self.place))
             }
             Err(SubmitError::NeverFits(error)) => Err(EnterError::NeverFits(error)),
             Err(SubmitError::Closed { job }) => Err(EnterError::Closed { job }),

@@ -57,9 +57,9 @@ impl Grant {
         self
     }
 
-    pub(super) fn with_pins(mut self, needs: &[Need]) -> Grant {
+    pub(super) fn with_pins<'a>(mut self, needs: impl Iterator<Item = &'a Need>) -> Grant {
         let value = |need: &Need| Some((need.id(), self.inner.value(need.id())?));
-        self.pins = needs.iter().filter_map(value).collect();
+        self.pins = needs.filter_map(value).collect();
         self
     }
 

@@ -34,6 +34,8 @@ pub struct JobSpec {
     pub alone_if_oversize: bool,
     /// The residencies that it needs, from its first stage to its end.
     pub needs: Vec<Need>,
+    /// Those that it needs besides where it goes by one of its profiles: 0 is the one that is preferred.
+    pub needs_by: Vec<(usize, Need)>,
     /// Other profiles by which it may be served, in order of preference.
     pub alternatives: Vec<Profile>,
     /// The job that it is a part of.
@@ -55,11 +57,21 @@ impl fmt::Debug for ParentsLedger {
 impl JobSpec {
     /// A job of ordinary priority.
     pub fn new(name: &str, profile: Profile) -> JobSpec {
-        let (priority, urgent, restarts, needs) = (0, false, false, Vec::new());
-        let (alternatives, parent, ledger) = (Vec::new(), None, None);
-        let alone_if_oversize = false;
-        let name = name.into();
-        JobSpec { name, profile, priority, urgent, restarts, alone_if_oversize, needs, alternatives, parent, ledger }
+        let (name, priority, urgent, restarts, alone_if_oversize) = (name.into(), 0, false, false, false);
+        let (needs, needs_by, alternatives) = (Vec::new(), Vec::new(), Vec::new());
+        JobSpec {
+            name,
+            profile,
+            priority,
+            urgent,
+            restarts,
+            alone_if_oversize,
+            needs,
+            needs_by,
+            alternatives,
+            parent: None,
+            ledger: None,
+        }
     }
 
     /// Adds another profile by which the job may be served: on another device, or with fewer bytes and slower. It has the
@@ -188,6 +200,32 @@ impl JobSpec {
         self.needs.push(residency.into());
         self
     }
+
+    /// Declares that the job needs a residency if it goes by the profile that was given last: a key that is on this device and
+    /// not on the other one, say, or a table without which a slower way goes as well. A job that pins something stays with
+    /// profiles that need the same, until it begins again from its start or [goes smaller](Job::go_smaller).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use plimsoll::{Budget, Bytes, Class, Demand, JobSpec, Ledger, Profile, Space};
+    /// # let budget = Budget::new().device(0, Bytes::GIB, 1).device(1, Bytes::GIB, 1);
+    /// # let ledger = Ledger::new(budget);
+    /// let key = |device| {
+    ///     let class = Class::new("key", Space::device(device));
+    ///     ledger.residency::<Vec<u8>>("key", class, Bytes::MIB, Duration::from_secs(15))
+    /// };
+    /// let (here, there) = (key(0)?, key(1)?);
+    /// let on = |device| Profile::new().stage("prove", Demand::new().on_lease(device), Demand::new());
+    /// let mut job = ledger.submit(JobSpec::new("job", on(0)).needing(&here).or(on(1)).needing(&there))?;
+    /// let load = job.load().wait()?.expect("nobody has loaded it");
+    /// assert!(load.of(&here).is_ok(), "the first device is free");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn needing(mut self, residency: impl Into<Need>) -> JobSpec {
+        self.needs_by.push((self.alternatives.len(), residency.into()));
+        self
+    }
 }
 
 /// A job that the ledger has taken on. Dropping it ends the job; where a stage's [`Grant`] is still alive, the job ends
@@ -208,17 +246,20 @@ pub struct Job {
     pub(super) waiting: Option<(SeatId, usize)>,
     /// A stage that was granted and has not been taken yet.
     pub(super) arrived: Option<(usize, Granted)>,
-    pub(super) needs: Vec<Need>,
+    /// The residencies that it needs, and by which of its profiles: by all of them, without one.
+    pub(super) needs: Vec<(Option<usize>, Need)>,
 }
 
 impl Job {
     #[track_caller]
     pub(super) fn new(inner: Arc<Inner>, id: OwnerId, name: StdArc<str>, profiles: Vec<Profile>) -> Job {
-        Job { inner, id, name, profiles, place: Location::caller(), waiting: None, arrived: None, needs: Vec::new() }
+        let (place, needs) = (Location::caller(), Vec::new());
+        Job { inner, id, name, profiles, place, waiting: None, arrived: None, needs }
     }
 
-    pub(super) fn with_needs(mut self, needs: Vec<Need>) -> Job {
-        self.needs = needs;
+    pub(super) fn with_needs(mut self, needs: Vec<Need>, needs_by: Vec<(usize, Need)>) -> Job {
+        let by_one = needs_by.into_iter().map(|(choice, need)| (Some(choice), need));
+        self.needs = needs.into_iter().map(|need| (None, need)).chain(by_one).collect();
         self
     }
 
@@ -419,7 +460,12 @@ impl Job {
         let choice = if self.profiles.len() > 1 { self.inner.read(|state| state.choice(self.id)) } else { 0 };
         let stage = self.profiles[0].stages()[stage].name;
         let grant = Grant::new(self.inner.clone(), self.id, self.name.clone(), stage, granted).with_choice(choice);
-        if self.needs.is_empty() { grant } else { grant.with_pins(&self.needs) }
+        if self.needs.is_empty() {
+            return grant;
+        }
+        // Only what is pinned: a share in anything else would outlive its eviction.
+        let is_pinned = |by: Option<usize>| by.is_none_or(|by| by == choice);
+        grant.with_pins(self.needs.iter().filter(|entry| is_pinned(entry.0)).map(|entry| &entry.1))
     }
 }
 

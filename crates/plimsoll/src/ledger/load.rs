@@ -2,13 +2,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc as StdArc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::error::EnterError;
 use super::job::Job;
-use super::residency::AnyLoad;
+use super::residency::{AnyLoad, Key};
 use super::shell::{Answer, Verdict, Waited};
+use super::state::ResidencyId;
 
 impl Job {
     /// Asks to enter the first stage, and for what falls to this job to be loaded for that: `None` once there is nothing
@@ -133,17 +135,19 @@ impl Job {
     /// Begins the load that falls to the job.
     fn take_load(&mut self) -> Option<AnyLoad> {
         let (id, payer) = self.inner.read(|state| state.take_load(self.id))?;
-        let need = self.needs.iter().find(|need| need.id() == id).and_then(|need| need.key.clone());
-        Some(AnyLoad::new(need.expect("the job keeps what it needs"), payer, self.place))
+        Some(AnyLoad::new(self.key_of(id).expect("the job keeps what it needs").clone(), payer, self.place))
     }
 
     /// Whether a load falls to the job, which asks for a stage instead: the residency's name.
-    pub(super) fn must_load(&self) -> Option<std::sync::Arc<str>> {
+    pub(super) fn must_load(&self) -> Option<StdArc<str>> {
         if self.needs.is_empty() {
             return None;
         }
-        let id = self.inner.next_load(self.id)?;
-        self.needs.iter().find(|need| need.id() == id)?.key.as_ref().map(|key| key.name.clone())
+        self.key_of(self.inner.next_load(self.id)?).map(|key| key.name.clone())
+    }
+
+    fn key_of(&self, residency: ResidencyId) -> Option<&StdArc<Key>> {
+        self.needs.iter().find(|(_, need)| need.id() == residency)?.1.key.as_ref()
     }
 }
 

@@ -59,6 +59,7 @@ use self::accounts::{Accounts, Component};
 use self::alone::Alone;
 use self::amounts::{Amounts, ComponentId};
 use self::book::Book;
+use self::choice::Plan;
 pub use self::family::Parent;
 use self::flight::InFlight;
 pub use self::light::Mark;
@@ -77,7 +78,6 @@ use self::retry::Again;
 pub use self::view::{ComponentView, OwnerView, Stand, WaitView};
 use super::error::{EnterError, GrowError, Lost, NeverFits, ReserveError, Shortage, SubmitError};
 use super::snapshot::ClassTotals;
-use crate::ledger::residency::Need;
 use crate::observe::What;
 use crate::{Budget, Bytes, Class, JobSpec, Resource};
 
@@ -237,18 +237,13 @@ impl LedgerState {
         };
         let account = parent.map_or(account, |parent| self.owners[parent.0].account);
         let plans = self.plans_of(account, &spec)?;
-        let (claim, leaves) = (plans.current().claims[0].clone(), plans.current().leaves.clone());
+        let Plan { claims, leaves, needs, .. } = plans.current();
+        let (claim, leaves, needs) = (claims[0].clone(), leaves.clone(), needs.clone());
         let (again, next, restarts) = (Again::default(), 0, spec.restarts);
         let alone = Alone { may: spec.alone_if_oversize && parent.is_none(), ..Alone::default() };
         let declared = Declared::Job { plans, running: None, next, ending: false, restarts, again, alone };
-        let owner = Owner { claim, leaves, ..Owner::new(spec.name.clone(), account, spec.priority, declared) };
-        let mut needs: SmallVec<_> = spec.needs.iter().map(Need::id).collect();
-        needs.sort();
-        needs.dedup();
-        let mut owner = Owner { needs, ..owner };
-        if let Some(lost) = self.lost_needs(&owner.name, &owner.needs) {
-            return Err(SubmitError::Lost(lost));
-        }
+        let mut owner =
+            Owner { claim, leaves, needs, ..Owner::new(spec.name.clone(), account, spec.priority, declared) };
         if let Some(parent) = parent {
             self.check_part(parent, &mut owner, &spec)?;
         } else if let Some(error) = self.never_fits(&owner)

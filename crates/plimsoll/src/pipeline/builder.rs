@@ -25,7 +25,7 @@ use super::ties::Account;
 use super::trip::Value;
 use super::{AlternativesOf, BytesOf, Pipeline, ProfileOf};
 use crate::ledger::state::Kind;
-use crate::ledger::{JobSpec, Ledger, Load, Residency, Steered};
+use crate::ledger::{JobSpec, Ledger, Steered};
 use crate::pool::{Pool, Tenant};
 use crate::sync::lock;
 use crate::{Budget, Bytes, Class, Profile};
@@ -45,7 +45,7 @@ pub struct Builder<In, Out, E> {
     failures: FailuresFn<E>,
     clone_input: Option<CloneFn>,
     charge_input: Option<(Class, BytesOf<In>)>,
-    needs: Needs,
+    pub(super) needs: Needs,
     stages: Vec<Stage<E>>,
     out: PhantomData<fn() -> Out>,
 }
@@ -153,6 +153,24 @@ where
         Next: Send + 'static,
     {
         self.then(Stage::new(name, Place::Carried(carrier.clone(), erased(run))))
+    }
+
+    /// Adds a stage that runs in one of two ways, as the job's [alternatives](Builder::alternatives) say: with a profile that names
+    /// a device's lane in this stage, on a thread of `carrier` by `on_carrier`; with one that names none, on a worker of the
+    /// pool by `on_worker`. The ledger decides when it grants the stage.
+    pub fn stage_on_either<Next, F, G>(
+        self,
+        name: &'static str,
+        carrier: &Arc<dyn Carrier>,
+        on_carrier: F,
+        on_worker: G,
+    ) -> Builder<In, Next, E>
+    where
+        F: Fn(&mut StageCx<'_>, Out) -> Result<Next, E> + Send + Sync + 'static,
+        G: Fn(&mut StageCx<'_>, Out) -> Result<Next, E> + Send + Sync + 'static,
+        Next: Send + 'static,
+    {
+        self.then(Stage::new(name, Place::Either(carrier.clone(), erased(on_carrier), erased(on_worker))))
     }
 
     /// Adds a stage that is a future, polled on `runtime`: for I/O and remote calls. It occupies no worker.
@@ -320,42 +338,6 @@ where
     /// Calls `observer` whenever a stage begins or ends and when a job ends: on a worker, so briefly.
     pub fn observe(mut self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
-        self
-    }
-
-    /// Declares that every job needs a residency: it is pinned from the job's admission to its end, and loaded by `load`, on a
-    /// worker of the pool, where it is not there; a stage reads it with [`Grant::pinned`](crate::ledger::Grant::pinned). One
-    /// load at a time, for all jobs of all pipelines that need it. If it fails, the jobs that wait for it end with that.
-    ///
-    /// The stages of [parts](Builder::fan_out) read it as well. It may also be said to the builder of the parts; it is pinned for
-    /// the whole job all the same.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use plimsoll::pipeline::Pipeline;
-    /// # use plimsoll::pool::{Pool, PoolConfig};
-    /// # use plimsoll::{Budget, Bytes, Class, Demand, Ledger, Profile, Space};
-    /// # const KEYS: Class = Class::new("keys", Space::HOST);
-    /// # let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes::MIB));
-    /// # let pool = Pool::new(PoolConfig::default())?;
-    /// let key = ledger.residency::<u64>("key", KEYS, Bytes(1000), Duration::from_secs(15))?;
-    /// let read = key.clone();
-    /// let pipeline = Pipeline::builder(&ledger, &pool, |_: &u64| {
-    ///     Profile::new().stage("add", Demand::new(), Demand::new())
-    /// })
-    /// .stage("add", move |cx, input: u64| Ok::<u64, std::io::Error>(input + cx.grant().pinned(&read).expect("it is pinned")))
-    /// .needs(&key, |_load| Ok::<u64, std::io::Error>(40))
-    /// .build()?;
-    /// assert_eq!(pipeline.submit("job", 2)?.wait()?, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn needs<T, X, F>(mut self, residency: &Residency<T>, load: F) -> Self
-    where
-        T: Send + Sync + 'static,
-        X: fmt::Display,
-        F: Fn(&mut Load<T>) -> Result<T, X> + Send + Sync + 'static,
-    {
-        self.needs.add(residency, load);
         self
     }
 

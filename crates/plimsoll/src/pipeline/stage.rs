@@ -28,6 +28,9 @@ pub(super) enum Place<E> {
     Worker(RunFn<E>),
     /// A thread of the carrier's, such as a lane of a device.
     Carried(Arc<dyn Carrier>, RunFn<E>),
+    /// The one or the other, as it was granted: with a device's lane on the carrier's thread (the first of the two), without
+    /// one on a worker.
+    Either(Arc<dyn Carrier>, RunFn<E>, RunFn<E>),
     /// A future on a runtime.
     Task(Runtime, StartFn<E>),
     /// Its parts' stages, wherever those run; splitting and joining run on a worker.
@@ -36,10 +39,11 @@ pub(super) enum Place<E> {
 
 impl<E> Place<E> {
     /// The word that traces use.
-    pub(super) fn name(&self) -> &'static str {
+    pub(super) fn name(&self, grant: &Grant) -> &'static str {
         match self {
             Place::Worker(_) => "worker",
-            Place::Carried(..) => "carrier",
+            Place::Either(..) if grant.lane().is_none() => "worker",
+            Place::Carried(..) | Place::Either(..) => "carrier",
             Place::Task(..) => "runtime",
             Place::Parts(_) => "parts",
         }

@@ -117,6 +117,8 @@ struct Papers {
     /// Failures in this stage, and those after which the job began again.
     tries: Tries,
     starts: Tries,
+    /// How often it was admitted to a device that was lost before the first stage began.
+    turned_away: usize,
     /// Of the run of the stage that is under way.
     span: StageSpan,
 }
@@ -168,7 +170,8 @@ impl<E: Send + 'static> Trip<E> {
     ) -> Arc<Self> {
         let spare = line.clone_input.map(|clone| Spare { value: clone(&value), bytes: Bytes::ZERO, paid: None });
         let (tries, starts) = Default::default();
-        let papers = Papers { job, stage: 0, since: Instant::now(), tries, starts, span: StageSpan::none() };
+        let papers =
+            Papers { job, stage: 0, since: Instant::now(), tries, starts, turned_away: 0, span: StageSpan::none() };
         Arc::new_cyclic(|this: &Weak<Self>| Self {
             name: options.name.clone(),
             tag: JobTag::fresh(),
@@ -304,7 +307,14 @@ impl<E: Send + 'static> Trip<E> {
                 }
                 Poll::Ready(Err(source)) => {
                     let stage = self.line.stages[papers.stage].name;
+                    let may_go_elsewhere = papers.stage == 0 && papers.turned_away + 1 < papers.job.profiles().len();
                     let papers = match source {
+                        // It was to load what it needs there, and has begun nothing: it stands for admission again.
+                        EnterError::Lost(_) if may_go_elsewhere && !mutant!("turned-away-for-good") => {
+                            luggage.papers.turned_away += 1;
+                            luggage.cargo = Cargo::Waiting(value);
+                            return Some(luggage);
+                        }
                         EnterError::Lost(_) => match self.lost_its_device(value, luggage.papers) {
                             Ok(luggage) => return Some(luggage),
                             Err(papers) => papers,
@@ -346,7 +356,10 @@ impl<E: Send + 'static> Trip<E> {
     fn may_run_here(&self, luggage: &Luggage<E>, driver: &Driver<'_, '_>) -> bool {
         match (&self.line.stages[luggage.papers.stage].place, driver) {
             (Place::Worker(_), Driver::Worker) => !self.line.remote.has_further_downstream(self.stages_left()),
-            (Place::Carried(carrier, _), Driver::Carrier(here)) => {
+            (Place::Either(..), Driver::Worker) if luggage.cargo.grant().is_none_or(|grant| grant.lane().is_none()) => {
+                !self.line.remote.has_further_downstream(self.stages_left())
+            }
+            (Place::Carried(carrier, _) | Place::Either(carrier, ..), Driver::Carrier(here)) => {
                 let suits = |grant: &Grant| carrier.suits(grant);
                 Arc::ptr_eq(carrier, here) && luggage.cargo.grant().is_none_or(suits)
             }
@@ -375,10 +388,16 @@ impl<E: Send + 'static> Trip<E> {
         let stages_left = self.stages_left();
         // Relaxed: after a wake-up this may be the stage before; then the trip is sent on once more from there.
         let stage = self.stage.load(Ordering::Relaxed);
+        let lane = match &self.line.stages[stage].place {
+            Place::Carried(..) | Place::Either(..) => self.lane(),
+            _ => None,
+        };
         match &self.line.stages[stage].place {
-            place @ (Place::Worker(_) | Place::Parts(_)) => {
+            Place::Carried(carrier, _) => self.ride(carrier, lane),
+            Place::Either(carrier, ..) if lane.is_some() => self.ride(carrier, lane),
+            place @ (Place::Worker(_) | Place::Parts(_) | Place::Either(..)) => {
                 let run = Run::Stage(Box::new(move || _ = trip.with(|trip| trip.driven_by(Driver::Worker))));
-                let first = stage == 0 && self.line.is_outermost() && matches!(place, Place::Worker(_));
+                let first = stage == 0 && self.line.is_outermost() && !matches!(place, Place::Parts(_));
                 let turn = if first { Turn::NewJob } else { Turn::UnderWay };
                 if self
                     .line
@@ -391,14 +410,16 @@ impl<E: Send + 'static> Trip<E> {
                     self.cancel();
                 }
             }
-            Place::Carried(carrier, _) => {
-                let ride = Ride { trip, carrier: Arc::downgrade(carrier) };
-                let errand = Errand::new(self.name.clone(), stages_left, self.lane(), Box::new(ride));
-                // If it panics the errand is dropped, and the job knows.
-                let _ = catch_unwind(AssertUnwindSafe(|| carrier.carry(errand)));
-            }
             Place::Task(runtime, _) => Voyage::start(trip, runtime),
         }
+    }
+
+    /// Gives the trip to a carrier.
+    fn ride(self: &Arc<Self>, carrier: &Arc<dyn Carrier>, lane: Option<u16>) {
+        let ride = Ride { trip: self.handle(), carrier: Arc::downgrade(carrier) };
+        let errand = Errand::new(self.name.clone(), self.stages_left(), lane, Box::new(ride));
+        // If it panics the errand is dropped, and the job knows.
+        let _ = catch_unwind(AssertUnwindSafe(|| carrier.carry(errand)));
     }
 
     fn driven_by(self: &Arc<Self>, driver: Driver<'_, '_>) {
@@ -432,7 +453,7 @@ impl<E: Send + 'static> Trip<E> {
     pub(super) fn forsaken(&self) {
         // Relaxed: a late word from a place that the job has left is no reason to end it.
         let place = &self.line.stages[self.stage.load(Ordering::Relaxed)].place;
-        if matches!(place, Place::Carried(..) | Place::Task(..)) {
+        if matches!(place, Place::Carried(..) | Place::Either(..) | Place::Task(..)) {
             self.stop(Reason::Forsaken);
         }
     }
@@ -522,7 +543,7 @@ impl<E: Send + 'static> Trip<E> {
         // Relaxed: as in `send_on`.
         match &self.line.stages[self.stage.load(Ordering::Relaxed)].place {
             // Which of its threads the stage belongs on is known when the grant is taken; that is done here and now.
-            Place::Carried(..) => self.driven_by(Driver::Passer),
+            Place::Carried(..) | Place::Either(..) => self.driven_by(Driver::Passer),
             Place::Worker(_) | Place::Task(..) | Place::Parts(_) => self.send_on(),
         }
     }

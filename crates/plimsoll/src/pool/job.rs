@@ -126,7 +126,10 @@ struct Helper(usize);
 
 impl Owner for Helper {
     fn wake(self, on: Option<&Worker>) {
-        on.expect("a fork is run, never given back").wake(self.0);
+        let on = on.expect("a fork is run, never given back");
+        if !mutant!("thief-wakes-nobody") {
+            on.wake(self.0);
+        }
     }
 }
 

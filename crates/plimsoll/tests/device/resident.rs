@@ -1,11 +1,15 @@
 //! Keys that are resident on a device: jobs prefer the device that has theirs, and several use it at once.
 
-use std::sync::Arc;
+use std::error::Error;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use plimsoll::device::simulate::{Faults, Simulated};
-use plimsoll::device::{DeviceError, Staged};
+use plimsoll::device::simulate::{Faults, Simulated, SimulatedLane, SimulatedMemory};
+use plimsoll::device::{DeviceError, DriverError, DriverLane, Staged};
 use plimsoll::ledger::Residency;
+use plimsoll::pipeline::{Pacing, Pipeline, Retry};
+use plimsoll::pool::{Pool, PoolConfig};
 use plimsoll::{Bytes, Class, Demand, JobSpec, Profile, Space};
 
 use crate::several::Cards;
@@ -103,5 +107,167 @@ fn an_idle_key_makes_room_and_its_memory_is_gone_before_its_bytes_are_given_out(
     assert_eq!((stats.out_of_memory, stats.allocated_bytes_peak), (0, Bytes(40)));
     assert!(!keys[0].is_resident());
     drop((job, keys));
+    cards.assert_clean();
+}
+
+/// Adds a key of its device's to a number, on whichever card, but rather where the key is. Says which card it was; `fills` counts the
+/// loads of each. The first `meeting` jobs are on their cards at the same time.
+fn adds(
+    cards: &Cards,
+    pool: &Pool,
+    keys: &[Residency<Key>],
+    fills: &Arc<[AtomicUsize; 2]>,
+    meeting: u8,
+) -> Pipeline<u8, (u16, u8), DeviceError> {
+    let on = |device| {
+        let peak = Demand::new().on_lease(device).bytes(scratch(device), Bytes(10));
+        Profile::new().stage("add", peak, Demand::new())
+    };
+    let (residencies, meet) = (keys.to_vec(), Barrier::new(meeting.into()));
+    let turns = [cards.set.clone(), cards.set.clone()];
+    let [first, others] = turns.map(|set| {
+        let keys = keys.to_vec();
+        move || set.profiles(|device| keys[device as usize].is_resident(), on)
+    });
+    let builder = Pipeline::builder(&cards.ledger, pool, move |_: &u8| first().swap_remove(0))
+        .alternatives(move |_| others())
+        .pacing(Pacing::Unpaced)
+        .compute_stage("add", &cards.set, move |cx, number: u8| {
+            if number < meeting {
+                meet.wait();
+            }
+            let device = cx.device();
+            let [here, there] = [device, 1 - device].map(|device| &residencies[device as usize]);
+            assert!(cx.grant().pinned(there).is_none(), "what is on another device is nothing to this one");
+            let key: Key = cx.grant().pinned(here).expect("its device's key is pinned").clone();
+            let key = cx.lend(&key)?;
+            let out = cx.allocate(scratch(device), Bytes(10))?;
+            let kernel = || out.memory().write(|out| *out = vec![number + key.read(|key| key[0])]);
+            cx.call(|lane| lane.kernel(MS, &[key, out.memory()], kernel))?;
+            let mut host = [0];
+            cx.copy_out(&out, 0, &mut host)?;
+            Ok((device, host[0]))
+        })
+        .from_start(Retry::times(3).within(Duration::MAX))
+        .failures(DeviceError::failure);
+    let devices = cards.set.devices().iter().zip(keys);
+    let with_keys = devices.fold(builder, |builder, (device, key)| {
+        let (number, fills) = (device.number(), fills.clone());
+        builder.needs_on(device, key, move |lane, memory| {
+            fills[number as usize].fetch_add(1, Ordering::Relaxed);
+            lane.copy_in(&[100 + number as u8; KEY_BYTES as usize], memory, 0)
+        })
+    });
+    with_keys.build().expect("a pipeline")
+}
+
+#[test]
+fn jobs_of_a_pipeline_go_where_their_key_is_while_that_device_is_free() {
+    let (cards, fills) = (Cards::new(40, &[Faults::default(), Faults::default()]), Arc::default());
+    let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).unwrap();
+    let keys = keys(&cards);
+    let pipeline = adds(&cards, &pool, &keys, &fills, 0);
+    let run = |number| pipeline.submit("job", number).unwrap().wait().unwrap();
+    let (device, _) = run(0);
+    // The other one has begun fewer stages each time.
+    for number in 1..5 {
+        assert_eq!(run(number), (device, number + 100 + device as u8));
+    }
+    let mut loads = fills.each_ref().map(|fills| fills.load(Ordering::Relaxed));
+    loads.sort_unstable();
+    assert_eq!(loads, [0, 1]);
+    drop((pipeline, keys));
+    cards.assert_clean();
+}
+
+#[test]
+fn jobs_of_a_pipeline_need_the_key_of_the_device_that_they_go_to() {
+    let (cards, fills) = (Cards::new(40, &[Faults::default(), Faults::default()]), Arc::default());
+    let pool = Pool::new(PoolConfig { threads: 2, ..PoolConfig::default() }).unwrap();
+    let keys = keys(&cards);
+    let pipeline = adds(&cards, &pool, &keys, &fills, 2);
+    let mut on = [0; 2];
+    for (at, result) in pipeline.run_all((0..40).map(|at| (format!("job {at}"), at))) {
+        let (device, sum) = result.unwrap();
+        assert_eq!(sum, at as u8 + 100 + device as u8);
+        on[device as usize] += 1;
+    }
+    assert!(on[0] > 0 && on[1] > 0, "{on:?}");
+    assert_eq!(fills.each_ref().map(|fills| fills.load(Ordering::Relaxed)), [1, 1]);
+    drop((pipeline, keys));
+    cards.assert_clean();
+}
+
+#[test]
+fn jobs_of_a_pipeline_go_on_with_the_other_key_when_a_device_is_lost() {
+    for at in (3..40).step_by(3) {
+        let lost = Faults { lost_at: Some(at), ..Faults::default() };
+        let (cards, fills) = (Cards::new(40, &[lost, Faults::default()]), Arc::default());
+        let pool = Pool::new(PoolConfig { threads: 2, ..PoolConfig::default() }).unwrap();
+        let keys = keys(&cards);
+        let pipeline = adds(&cards, &pool, &keys, &fills, 0);
+        for (number, result) in pipeline.run_all((0..20).map(|at| (format!("job {at}"), at))) {
+            // Also those that waited for the load that the loss has ended.
+            let (device, sum) = result.unwrap_or_else(|error| panic!("lost at call {at}: {error:?}"));
+            assert_eq!(sum, number as u8 + 100 + device as u8);
+        }
+        // It may not have come to its last call: then it is gone from here on.
+        cards.set.device(0).unwrap().give_up("pulled out");
+        let again = pipeline.submit("after that", 1).unwrap().wait().unwrap();
+        assert_eq!(again, (1, 102));
+        drop((pipeline, keys));
+        cards.assert_clean();
+    }
+}
+
+/// An error with all that it came of.
+fn in_full(error: &dyn Error) -> String {
+    error.source().map_or(error.to_string(), |source| format!("{error}: {}", in_full(source)))
+}
+
+#[test]
+fn a_key_that_cannot_be_filled_is_said_to_those_who_need_it_and_takes_nothing() {
+    let (cards, attempts) = (Cards::new(40, &[Faults::default()]), Arc::new(AtomicUsize::new(0)));
+    let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).unwrap();
+    let key = keys(&cards).swap_remove(0);
+    let peak = || Demand::new().on_lease(0).bytes(scratch(0), Bytes(10));
+    let read = key.clone();
+    let fill = {
+        let attempts = attempts.clone();
+        move |lane: &mut SimulatedLane, memory: &SimulatedMemory| match attempts.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(DriverError::Failed { message: "a file is missing".to_owned() }),
+            1 => panic!("the key panicked"),
+            _ => lane.copy_in(&[7; KEY_BYTES as usize], memory, 0),
+        }
+    };
+    let one = move |_: &u8| Profile::new().stage("read", peak(), Demand::new());
+    let pipeline = Pipeline::builder(&cards.ledger, &pool, one)
+        .compute_stage("read", &cards.set, move |cx, number: u8| {
+            let key: Key = cx.grant().pinned(&read).expect("it is pinned").clone();
+            let memory = cx.lend(&key)?;
+            Ok::<_, DeviceError>(memory.read(|key| key[0]) + number)
+        })
+        .needs_on(cards.set.device(0).unwrap(), &key, fill)
+        .build()
+        .expect("a pipeline");
+    let run = || pipeline.submit("job", 1).unwrap().wait().map_err(|error| in_full(&error));
+    let takes_nothing = |neighbours: u64| {
+        cards.ledger.quiesce(Duration::MAX).expect("nothing is held");
+        assert_eq!(cards.cards[0].stats().allocated_bytes, Bytes(neighbours));
+    };
+    // Somebody else has more of the card than the ledger knows of.
+    let neighbour = cards.cards[0].neighbour(Bytes(30)).expect("it is free");
+    let error = run().expect_err("it has no room");
+    assert!(error.contains("20 B were asked for, 10 B are free"), "{error}");
+    takes_nothing(30);
+    drop(neighbour);
+    for why in ["a file is missing", "the key panicked"] {
+        let error = run().expect_err("it was not filled");
+        assert!(error.contains(why), "{error}");
+        takes_nothing(0);
+    }
+    assert_eq!(run(), Ok(8));
+    assert_eq!(attempts.load(Ordering::Relaxed), 3);
+    drop((pipeline, key));
     cards.assert_clean();
 }

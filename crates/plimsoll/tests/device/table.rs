@@ -9,7 +9,7 @@ use std::task::Wake;
 use std::time::Duration;
 
 use plimsoll::device::simulate::{CardSpec, Simulated};
-use plimsoll::device::{Device, DeviceConfig, DeviceError, DeviceSet};
+use plimsoll::device::{Device, DeviceConfig, DeviceError, DeviceSet, LeaseCx};
 use plimsoll::ledger::{EnterError, TakeError, VecError};
 use plimsoll::pipeline::{Builder, Carrier, Errand, FanIn, JobError, JobOptions, Pipeline, Runtime, StageCx};
 use plimsoll::pool::{Pool, PoolConfig, Shutdown};
@@ -30,11 +30,29 @@ enum Kind {
     Carried,
     Lane,
     Lease,
+    /// A stage that runs on a device or on a worker: by a profile with a lease, and by one without.
+    EitherOnDevice,
+    EitherOnWorker,
     Future,
     Parts,
 }
 
-const KINDS: [Kind; 6] = [Kind::Worker, Kind::Carried, Kind::Lane, Kind::Lease, Kind::Future, Kind::Parts];
+const KINDS: [Kind; 8] = [
+    Kind::Worker,
+    Kind::Carried,
+    Kind::Lane,
+    Kind::Lease,
+    Kind::EitherOnDevice,
+    Kind::EitherOnWorker,
+    Kind::Future,
+    Kind::Parts,
+];
+
+impl Kind {
+    fn is_on_device(self) -> bool {
+        matches!(self, Kind::Lane | Kind::Lease | Kind::EitherOnDevice)
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
@@ -89,7 +107,7 @@ fn endings(kind: Kind, is_last: bool, fault: Fault) -> Vec<Ending> {
         _ if is_last => Ending::Result,
         _ => ending,
     };
-    let on_device = matches!(kind, Kind::Lane | Kind::Lease);
+    let on_device = kind.is_on_device();
     match fault {
         Fault::Nothing => vec![Ending::Result],
         Fault::Error => vec![Ending::Failed],
@@ -184,6 +202,15 @@ impl Script {
     }
 }
 
+fn compute(script: &Script, cx: &mut LeaseCx<'_, Simulated>, load: Load) -> Result<Load, Told> {
+    let load = loaded(load, cx.grant())?;
+    let memory = cx.upload(input(0), &[1; 4])?;
+    let job = cx.grant().job().to_owned();
+    script.act(&job, || cx.is_cancelled())?;
+    cx.call(|lane| lane.kernel(Duration::from_micros(1), &[memory.memory()], || ()))?;
+    Ok(load)
+}
+
 /// A carrier, or runtime, that may be gone.
 struct MayBeGone(Hands, Arc<AtomicBool>);
 
@@ -224,7 +251,7 @@ impl Cell {
             let gated = buffer().bytes(GATE, Bytes(1));
             let (peak, parts) = match kind {
                 Kind::Lane => (gated.on_lane(0).bytes(input(0), Bytes(4)), 0),
-                Kind::Lease => (gated.on_lease(0).bytes(input(0), Bytes(4)), 0),
+                Kind::Lease | Kind::EitherOnDevice => (gated.on_lease(0).bytes(input(0), Bytes(4)), 0),
                 Kind::Parts => (gated, 2),
                 _ => (gated, 0),
             };
@@ -270,14 +297,12 @@ impl Cell {
                 drop(cx.upload(input(0), &[1; 4])?);
                 Ok(load)
             }),
-            Kind::Lease => builder.compute_stage(name, &self.set, move |cx, load| {
-                let load = loaded(load, cx.grant())?;
-                let memory = cx.upload(input(0), &[1; 4])?;
-                let job = cx.grant().job().to_owned();
-                script.act(&job, || cx.is_cancelled())?;
-                cx.call(|lane| lane.kernel(Duration::from_micros(1), &[memory.memory()], || ()))?;
-                Ok(load)
-            }),
+            Kind::Lease => builder.compute_stage(name, &self.set, move |cx, load| compute(&script, cx, load)),
+            Kind::EitherOnDevice | Kind::EitherOnWorker => {
+                let on_worker = on_thread(script.clone());
+                let on_device = move |cx: &mut LeaseCx<'_, Simulated>, load| compute(&script, cx, load);
+                builder.compute_stage_or(name, &self.set, on_device, on_worker)
+            }
             Kind::Future => {
                 let (hands, is_gone) = (self.hands.clone(), self.is_gone.clone());
                 let runtime = Runtime::new(move |task| {
@@ -332,7 +357,7 @@ impl Cell {
         let (begun, has_begun) = mpsc::channel();
         let script = Script { fault, begun, device: self.set.devices()[0].clone() };
         let pipeline = self.build(kind, place, &script);
-        let on_device = matches!(kind, Kind::Lane | Kind::Lease);
+        let on_device = kind.is_on_device();
         let waits = fault == Fault::CancelledBefore || (fault == Fault::Gone && on_device);
         let gate = waits.then(|| self.ledger.reserve(GATE, Bytes(1)).try_now().expect("free"));
         self.is_gone.store(fault == Fault::Gone && !on_device, Ordering::SeqCst);
@@ -411,5 +436,5 @@ fn every_kind_of_stage_meets_every_fault() {
             }
         }
     }
-    assert_eq!(cells, 3 * (6 * 10 - 2));
+    assert_eq!(cells, 3 * (8 * 10 - 3));
 }

@@ -8,6 +8,7 @@ use super::choice::Plan;
 use super::family::FamilyBefore;
 use super::owner::{Declared, OwnerId, Phase, Waiting, Want};
 use super::queues::{AdmissionKey, GrowthKey};
+use super::residency::Probed;
 use super::safety;
 use super::{Granted, LedgerState, Outcome, Refusal};
 use crate::observe::What;
@@ -266,7 +267,11 @@ impl LedgerState {
             claim.iter().map(|entry| entry.0).filter(|component| self.accounts.is_childs(*component)).collect()
         };
         let own = childs(&owner.claim);
-        let differs = |plan: &Plan| plan.account != owner.account || childs(&plan.claims[0]) != own;
+        let differs = |plan: &Plan| {
+            plan.account != owner.account
+                || plan.needs.is_empty() != owner.needs.is_empty()
+                || childs(&plan.claims[0]) != own
+        };
         !owner.in_flight() && self.plan_count(id) > 1 && plans.iter().any(differs)
     }
 
@@ -356,7 +361,7 @@ impl LedgerState {
         let joins = !self.owners[id.0].in_flight();
         let admission = joins && !self.owners[id.0].is_part();
         if admission {
-            let claim = self.with_needs(&self.owners[id.0], &self.owners[id.0].claim);
+            let claim = self.with_needs(&self.owners[id.0].needs, &self.owners[id.0].claim);
             if !self.is_below_target(&more) || self.unattainable(&claim).is_some() {
                 return None;
             }
@@ -382,7 +387,7 @@ impl LedgerState {
                 self.leave_family(id, family);
             }
             self.discharge(id, &more);
-            self.residencies.probed = Some(more);
+            self.residencies.probed = Some(Probed { more, needs: self.owners[id.0].needs.clone() });
             return None;
         }
         Some(self.commit(id))

@@ -16,7 +16,9 @@
 use smallvec::SmallVec;
 
 use super::accounts::AccountId;
+use super::choice::Needs;
 use super::owner::{Declared, Owner, OwnerId};
+use super::residency::Probed;
 use super::{Granted, LedgerState};
 use crate::observe::What;
 
@@ -32,7 +34,7 @@ pub(super) struct Alone {
 impl Owner {
     /// Whether it would rather run alone than be refused. What a job needs beside its claim cannot be raised for it.
     pub(super) fn may_run_alone(&self) -> bool {
-        matches!(&self.declared, Declared::Job { alone, .. } if alone.may) && self.needs.is_empty()
+        matches!(&self.declared, Declared::Job { alone, plans, .. } if alone.may && plans.known_needs().is_empty())
     }
 }
 
@@ -95,7 +97,7 @@ impl LedgerState {
                 // Room is made for it where it is not alone; elsewhere its limit is raised.
                 let accounts = &self.accounts;
                 more.retain(|component| !within.contains(&accounts.component(component).account));
-                self.residencies.probed = Some(more);
+                self.residencies.probed = Some(Probed { more, needs: Needs::new() });
             }
         }
         for (component, limit) in before {

@@ -12,6 +12,8 @@
 //!   requests in flight begins again after it. Each change is a grant, so this comes to an end.
 //! - *A job in flight changes to a plan only if what it holds is within what that plan brings to the stage*, in the same
 //!   account: nothing that it holds is then foreign to the plan.
+//! - *What a plan needs is pinned with it*: a job in flight changes to a plan that needs the same residencies, or gives some up
+//!   for good (`go_smaller`). Others it would have to pin, and perhaps to load, and nobody has made room for that.
 //! - *A plan whose claim is above a limit drops out* for as long as it is. A job of which no plan is left never fits.
 
 use smallvec::SmallVec;
@@ -20,9 +22,11 @@ use super::accounts::{AccountId, Accounts, Kind};
 use super::amounts::Amounts;
 use super::family::FamilyBefore;
 use super::owner::{Declared, OwnerId};
+use super::residency::ResidencyId;
 use super::{Granted, LedgerState, Outcome};
 use crate::ledger::error::SubmitError;
 use crate::ledger::job::JobSpec;
+use crate::ledger::residency::Need;
 use crate::{Demand, Profile, Resource};
 
 /// A profile, laid out over the components of one account.
@@ -37,7 +41,12 @@ pub(super) struct Plan {
     pub(super) claims: Vec<Amounts>,
     /// What the job leaves behind.
     pub(super) leaves: Amounts,
+    /// The residencies that a job needs which goes by it, in order.
+    pub(super) needs: Needs,
 }
+
+/// Residencies that are needed together.
+pub(super) type Needs = SmallVec<[ResidencyId; 2]>;
 
 impl Plan {
     fn of(profile: &Profile, choice: usize, account: AccountId, accounts: &mut Accounts) -> Result<Plan, Kind> {
@@ -68,7 +77,7 @@ impl Plan {
                 accounts.add(account, resource, amount, &mut leaves)?;
             }
         }
-        Ok(Plan { profile: profile.clone(), choice, account, claims, leaves })
+        Ok(Plan { profile: profile.clone(), choice, account, claims, leaves, needs: Needs::new() })
     }
 
     /// The whole claim less what is left behind: what it needs beside the place where its leavings will be.
@@ -97,6 +106,8 @@ pub(super) struct Plans {
     at: usize,
     /// The one that it goes by until it is admitted.
     nominal: usize,
+    /// What is needed by any of those that it was submitted with.
+    known: Needs,
 }
 
 impl Plans {
@@ -107,6 +118,11 @@ impl Plans {
 
     pub(super) fn is_current(&self, at: usize) -> bool {
         self.at == at
+    }
+
+    /// The residencies that the job may come to need.
+    pub(super) fn known_needs(&self) -> &Needs {
+        &self.known
     }
 
     /// The profile that the job goes by.
@@ -156,6 +172,17 @@ impl Plans {
     }
 }
 
+impl JobSpec {
+    /// What a job needs that goes by one of its profiles.
+    fn needs_of(&self, choice: usize) -> Needs {
+        let by_choice = self.needs_by.iter().filter(|entry| entry.0 == choice).map(|entry| &entry.1);
+        let mut needs: Needs = self.needs.iter().chain(by_choice).map(Need::id).collect();
+        needs.sort();
+        needs.dedup();
+        needs
+    }
+}
+
 /// What an owner went by before another plan was tried.
 pub(super) struct Before {
     at: usize,
@@ -169,7 +196,7 @@ impl LedgerState {
     pub(super) fn plans_of(&mut self, account: AccountId, spec: &JobSpec) -> Result<Plans, SubmitError> {
         let name = &spec.name;
         let mut all: SmallVec<[Box<Plan>; 1]> = SmallVec::new();
-        let (mut unbudgeted, mut lost) = (None, None);
+        let (mut unbudgeted, mut lost, mut known) = (None, None, Needs::new());
         let urgent = (spec.urgent && spec.parent.is_none()).then(|| self.accounts.urgent(account)).flatten();
         for (choice, profile) in std::iter::once(&spec.profile).chain(&spec.alternatives).enumerate() {
             profile.check().map_err(|source| SubmitError::Profile { job: name.clone(), source })?;
@@ -177,13 +204,18 @@ impl LedgerState {
             if stages(profile) != stages(&spec.profile) {
                 return Err(SubmitError::OtherStages { job: name.clone(), choice });
             }
-            if let Some(other) = self.lost_stages(name, profile, 0..profile.stages().len()) {
+            let needs = spec.needs_of(choice);
+            let stages_lost = self.lost_stages(name, profile, 0..profile.stages().len());
+            if let Some(other) = stages_lost.or_else(|| self.lost_needs(name, &needs)) {
                 lost = lost.or(Some(other));
                 continue;
             }
             for account in urgent.into_iter().chain([account]) {
                 match Plan::of(profile, choice, account, &mut self.accounts) {
-                    Ok(plan) => all.push(Box::new(plan)),
+                    Ok(plan) => {
+                        known.extend_from_slice(&needs);
+                        all.push(Box::new(Plan { needs: needs.clone(), ..plan }));
+                    }
                     // The budget has no such device, say: this one cannot be chosen.
                     Err(kind) => unbudgeted = unbudgeted.or(Some(kind)),
                 }
@@ -198,7 +230,9 @@ impl LedgerState {
             }
             _ => {
                 let nominal = all.iter().position(|plan| plan.account == account).unwrap_or(0);
-                Ok(Plans { all, at: nominal, nominal })
+                known.sort();
+                known.dedup();
+                Ok(Plans { all, at: nominal, nominal, known })
             }
         }
     }
@@ -232,6 +266,11 @@ impl LedgerState {
     /// Lets a job that is not in flight any more claim what it claimed at first.
     pub(super) fn reset_plan(&mut self, id: OwnerId) {
         self.adopt_nominal_plan(id);
+        // Also where that has the number that it had: those before it may have been forgotten.
+        let Declared::Job { plans, .. } = &self.owners[id.0].declared else { unreachable!("only jobs have plans") };
+        if !mutant!("plan-by-its-number") {
+            self.go_by(id, plans.at);
+        }
         self.claim_all(id);
     }
 
@@ -250,7 +289,7 @@ impl LedgerState {
         let mut nominal = plans.nominal;
         if !owner.is_part() && plans.all.len() > 1 {
             let ordinary = |plan: &Plan| !self.accounts.is_urgent(plan.account);
-            let fits = |plan: &Plan| ordinary(plan) && self.unattainable(&plan.claims[0]).is_none();
+            let fits = |plan: &Plan| ordinary(plan) && self.is_attainable(plan);
             nominal = plans.iter().position(fits).or_else(|| plans.iter().position(ordinary)).unwrap_or(0);
         }
         self.adopt_plan(id, nominal);
@@ -299,6 +338,7 @@ impl LedgerState {
         let (plan, stage) = (&plans.all[at], owner.current_stage()?);
         let is_possible = at == before
             || plan.account == owner.account
+                && self.may_come_to_need(id, &plan.needs)
                 && self.unattainable(&plan.claims[if *restarts { 0 } else { stage }]).is_none()
                 && owner.holdings.iter().all(|&(resource, held)| held <= brought(&plan.profile, stage, resource));
         if !is_possible {
@@ -321,8 +361,24 @@ impl LedgerState {
         Some(Before { at: before, claim, leaves, family })
     }
 
-    /// Lets a job in flight that stands between stages go by the next plan that claims no more of anything, and gives up
-    /// those before it. That lowers its claim, so nobody has to look whether it is safe. False, and nothing has changed, if
+    /// Whether a job may go by a plan that needs this. One in flight pins what it needs, and so goes on with that; a part needs
+    /// nothing that its parent does not pin.
+    fn may_come_to_need(&self, id: OwnerId, needs: &Needs) -> bool {
+        let owner = &self.owners[id.0];
+        if owner.in_flight() && !mutant!("switch-with-other-needs") {
+            return *needs == owner.needs;
+        }
+        let pinned = |parent: OwnerId| needs.iter().all(|need| self.owners[parent.0].needs.contains(need));
+        owner.family.parent.is_none_or(pinned)
+    }
+
+    /// Whether the limits allow a plan, with what it needs beside its claim.
+    pub(super) fn is_attainable(&self, plan: &Plan) -> bool {
+        self.unattainable(&self.with_needs(&plan.needs, &plan.claims[0])).is_none()
+    }
+
+    /// Lets a job in flight that stands between stages go by the next plan that claims and needs no more of anything, and gives
+    /// up those before it. That lowers its claim, so nobody has to look whether it is safe. False, and nothing has changed, if
     /// there is no such plan.
     pub fn go_smaller(&mut self, id: OwnerId, out: &mut Vec<Outcome>) -> bool {
         let owner = &self.owners[id.0];
@@ -331,14 +387,27 @@ impl LedgerState {
             return false;
         }
         let (from, count, claim, leaves) = (plans.at, plans.all.len(), owner.claim.clone(), owner.leaves.clone());
+        let (needs, is_parent) = (owner.needs.clone(), !owner.family.parts.is_empty());
         let within = |less: &Amounts, more: &Amounts| less.iter().all(|(at, amount)| amount <= more.of(at));
         for at in from + 1..count {
-            let Some(before) = self.change_plan(id, at) else { continue };
+            let Declared::Job { plans, .. } = &self.owners[id.0].declared else { unreachable!("checked above") };
+            let less = &plans.all[at].needs;
+            // Its parts may need what it has pinned.
+            if *less != needs && (is_parent || !less.iter().all(|need| needs.contains(need))) {
+                continue;
+            }
+            // As if it had needed no more from the start: what it pins beside that is let go of below.
+            self.owners[id.0].needs = less.clone();
+            let Some(before) = self.change_plan(id, at) else {
+                self.owners[id.0].needs = needs.clone();
+                continue;
+            };
             let owner = &mut self.owners[id.0];
             if within(&owner.claim, &claim) && within(&owner.leaves, &leaves) {
                 let Declared::Job { plans, .. } = &mut owner.declared else { unreachable!("checked above") };
                 plans.all.drain(..at);
                 (plans.at, plans.nominal) = (0, plans.nominal.saturating_sub(at));
+                self.unpin_all_but_needs(id, &needs);
                 self.settle(out);
                 return true;
             }
@@ -368,8 +437,9 @@ impl LedgerState {
         let owner = &mut self.owners[id.0];
         let Declared::Job { plans, .. } = &mut owner.declared else { unreachable!("only jobs have plans") };
         plans.at = at;
-        owner.account = plans.current().account;
-        owner.leaves = plans.current().leaves.clone();
+        let Plan { account, leaves, needs, .. } = plans.current();
+        (owner.account, owner.leaves) = (*account, leaves.clone());
+        owner.needs.clone_from(needs);
     }
 }
 

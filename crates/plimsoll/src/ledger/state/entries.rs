@@ -191,9 +191,9 @@ impl LedgerState {
         if owner.may_run_alone() {
             return None;
         }
-        let (component, claim) = self.unattainable(&self.with_needs(owner, &owner.claim))?;
+        let (component, claim) = self.unattainable(&self.with_needs(&owner.needs, &owner.claim))?;
         if let Declared::Job { plans, .. } = &owner.declared
-            && plans.iter().any(|plan| self.unattainable(&self.with_needs(owner, &plan.claims[0])).is_none())
+            && plans.iter().any(|plan| self.is_attainable(plan))
         {
             return None;
         }

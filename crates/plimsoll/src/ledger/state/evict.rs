@@ -10,7 +10,7 @@
 use super::LedgerState;
 use super::amounts::Amounts;
 use super::owner::OwnerId;
-use super::residency::{Entry, Loader, Readiness, Residence, ResidencyId};
+use super::residency::{Entry, Loader, Probed, Readiness, Residence, ResidencyId};
 use super::{Component, Granted};
 
 impl LedgerState {
@@ -37,7 +37,7 @@ impl LedgerState {
     /// job in flight, and all that it needs pinned.
     fn try_admit_to_load(&mut self, id: OwnerId) {
         let more = self.amounts_to_load(id);
-        let claim = self.with_needs(&self.owners[id.0], &self.owners[id.0].claim);
+        let claim = self.with_needs(&self.owners[id.0].needs, &self.owners[id.0].claim);
         // A part is in its parent's claim and needs what that pins, whatever is asked for now.
         let may = self.owners[id.0].is_part() || self.is_below_target(&more) && self.unattainable(&claim).is_none();
         if !may || !self.fits(&more) {
@@ -59,7 +59,7 @@ impl LedgerState {
         self.leave_family(id, family);
         self.unpin_tried(id);
         if safe {
-            self.residencies.probed = Some(more);
+            self.residencies.probed = Some(Probed { more, needs: self.owners[id.0].needs.clone() });
         }
     }
 
@@ -86,7 +86,7 @@ impl LedgerState {
         self.residencies.probing = true;
         let first = self.first_that_eviction_serves();
         self.residencies.probing = false;
-        if let Some((id, more)) = first {
+        if let Some((id, Probed { more, needs })) = first {
             let admission = !self.owners[id.0].goes_with_growth();
             let mut short = Amounts::default();
             for (at, amount) in more.iter() {
@@ -95,25 +95,23 @@ impl LedgerState {
                 short.add(at, (held + amount).saturating_sub(bound));
             }
             // What it needs itself stays.
-            let tried = self.pin(id);
+            self.hold_still(&needs, true);
             self.evict_at_least(short);
-            if tried {
-                self.unpin_tried(id);
-            }
+            self.hold_still(&needs, false);
         }
     }
 
-    fn first_that_eviction_serves(&mut self) -> Option<(OwnerId, Amounts)> {
+    fn first_that_eviction_serves(&mut self) -> Option<(OwnerId, Probed)> {
         for id in self.queues.growths() {
             self.try_grant_by_any_plan(id);
-            if let Some(more) = self.residencies.probed.take() {
-                return Some((id, more));
+            if let Some(probed) = self.residencies.probed.take() {
+                return Some((id, probed));
             }
         }
         for id in self.queues.admissions() {
             self.try_admit(id);
-            if let Some(more) = self.residencies.probed.take() {
-                return Some((id, more));
+            if let Some(probed) = self.residencies.probed.take() {
+                return Some((id, probed));
             }
         }
         None

@@ -23,6 +23,7 @@
 use smallvec::SmallVec;
 
 use super::amounts::{Amounts, ComponentId};
+use super::choice::Plan;
 use super::owner::{Declared, Owner, OwnerId, Phase, Waiting};
 use super::{LedgerState, Outcome, Refusal};
 use crate::Resource;
@@ -118,17 +119,16 @@ impl LedgerState {
 
     /// Makes an owner that was just laid out a part of `parent`: by the first plan for which the parent has room.
     pub(super) fn check_part(&self, parent: OwnerId, part: &mut Owner, spec: &JobSpec) -> Result<(), SubmitError> {
-        if let Some(foreign) = part.needs.iter().find(|need| !self.owners[parent.0].needs.contains(need)) {
-            let residency = self.residencies.entry(*foreign).declared.name.clone();
-            let parent = self.owners[parent.0].name.clone();
-            return Err(SubmitError::NotParentsNeed { job: spec.name.clone(), parent, residency });
-        }
         part.family.parent = Some(parent);
         part.family.parent_born = self.owners[parent.0].born;
         part.priority = part.priority.max(self.owners[parent.0].priority);
         let Declared::Job { plans, .. } = &mut part.declared else { unreachable!("only jobs are parts") };
-        let mut first = None;
+        let (mut first, mut foreign) = (None, None);
         let fits = plans.choose(|plan| {
+            if let Some(need) = plan.needs.iter().find(|need| !self.owners[parent.0].needs.contains(need)) {
+                foreign = foreign.or(Some(*need));
+                return false;
+            }
             let need = self.family_need_with(parent, Some((&plan.leaves, &plan.needs_beside_its_leavings())));
             let claim = &self.owners[parent.0].claim;
             let beyond = need.iter().find(|&(component, needed)| needed > claim.of(component));
@@ -139,10 +139,16 @@ impl LedgerState {
             beyond.is_none()
         });
         if fits {
-            (part.claim, part.leaves) = (plans.current().claims[0].clone(), plans.current().leaves.clone());
+            let Plan { claims, leaves, needs, .. } = plans.current();
+            (part.claim, part.leaves, part.needs) = (claims[0].clone(), leaves.clone(), needs.clone());
             return Ok(());
         }
-        let (component, needed, claim) = first.expect("every plan goes beyond the claim");
+        let Some((component, needed, claim)) = first else {
+            let foreign = foreign.expect("every plan needs something else, or goes beyond the claim");
+            let residency = self.residencies.entry(foreign).declared.name.clone();
+            let parent = self.owners[parent.0].name.clone();
+            return Err(SubmitError::NotParentsNeed { job: spec.name.clone(), parent, residency });
+        };
         let parent = self.owners[parent.0].name.clone();
         let place = self.place(component);
         Err(SubmitError::BeyondParent { job: spec.name.clone(), parent, place, needed, claim })

@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 
 use super::accounts::AccountId;
 use super::amounts::Amounts;
+use super::choice::Needs;
 use super::owner::{Declared, Owner, OwnerId, Phase, Waiting};
 use super::{LedgerState, Outcome};
 use crate::ledger::error::ReserveError;
@@ -151,9 +152,16 @@ pub(super) struct Residencies {
     next_rank: u64,
     /// Eviction is tried: what could be evicted counts as free, and nothing is granted (`evict`).
     pub(super) probing: bool,
-    pub(super) probed: Option<Amounts>,
+    pub(super) probed: Option<Probed>,
     /// An eviction has returned something at once.
     pub(super) came_back: bool,
+}
+
+/// What a request takes that could be granted if everything went that can go, and what it needs: that must stay.
+#[derive(Clone, Debug)]
+pub(super) struct Probed {
+    pub(super) more: Amounts,
+    pub(super) needs: Needs,
 }
 
 impl Residencies {
@@ -297,18 +305,19 @@ impl LedgerState {
 
     /// A job is taken on.
     pub(super) fn add_needs(&mut self, id: OwnerId) {
-        for need in &self.owners[id.0].needs {
+        let Declared::Job { plans, .. } = &self.owners[id.0].declared else { return };
+        for need in plans.known_needs() {
             self.residencies.entries[need.0].users += 1;
         }
     }
 
-    /// The claim of an owner, with what it needs: what the limits must have room for.
-    pub(super) fn with_needs<'a>(&self, owner: &Owner, claim: &'a Amounts) -> Cow<'a, Amounts> {
-        if owner.needs.is_empty() {
+    /// A claim, with what is needed beside it: what the limits must have room for.
+    pub(super) fn with_needs<'a>(&self, needs: &[ResidencyId], claim: &'a Amounts) -> Cow<'a, Amounts> {
+        if needs.is_empty() {
             return Cow::Borrowed(claim);
         }
         let mut claim = claim.clone();
-        for id in &owner.needs {
+        for id in needs {
             for (component, bytes) in self.residencies.entry(*id).amounts.iter() {
                 claim.add(component, bytes);
             }
@@ -363,6 +372,31 @@ impl LedgerState {
         true
     }
 
+    /// Keeps residencies where they are, whoever needs them, or lets go of them again.
+    pub(super) fn hold_still(&mut self, needs: &[ResidencyId], hold: bool) {
+        for need in needs {
+            let pins = &mut self.residencies.entries[need.0].pins;
+            *pins = if hold { *pins + 1 } else { *pins - 1 };
+        }
+        self.account_reclaimable();
+    }
+
+    /// An owner that has pinned all of `before` goes on with what it needs now, which is less.
+    pub(super) fn unpin_all_but_needs(&mut self, id: OwnerId, before: &[ResidencyId]) {
+        let owner = &mut self.owners[id.0];
+        if !owner.pins || owner.needs.as_slice() == before {
+            return;
+        }
+        let dropped: Needs = before.iter().copied().filter(|need| !owner.needs.contains(need)).collect();
+        owner.pins = !owner.needs.is_empty();
+        for need in dropped {
+            self.residencies.entries[need.0].pins -= 1;
+            self.touch(need);
+            self.evict_if_unwanted(need);
+        }
+        self.account_reclaimable();
+    }
+
     /// Takes back a pin that was only tried.
     pub(super) fn unpin_tried(&mut self, id: OwnerId) {
         let owner = &mut self.owners[id.0];
@@ -414,7 +448,9 @@ impl LedgerState {
     /// An owner has ended: nothing of it is needed any more.
     pub(super) fn forget_needs(&mut self, id: OwnerId) {
         self.leave_needs(id);
-        for need in std::mem::take(&mut self.owners[id.0].needs) {
+        self.owners[id.0].needs.clear();
+        let Declared::Job { plans, .. } = &self.owners[id.0].declared else { return };
+        for need in plans.known_needs().clone() {
             self.residencies.entries[need.0].users -= 1;
             self.forget_residency(need);
         }

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::accounts::Kind;
+use super::accounts::{Accounts, Kind};
 use super::amounts::Amounts;
 use super::choice::Plan;
 use super::owner::{Declared, Owner, OwnerId, Phase, Want};
-use super::residency::ResidencyId;
+use super::residency::{Residencies, ResidencyId};
 use super::{LedgerState, Outcome, Refusal};
 use crate::ledger::error::{Lost, Reason, RetireError, Shortage};
 use crate::observe::What;
@@ -146,15 +146,12 @@ impl LedgerState {
         if !self.accounts.any_lost() {
             return;
         }
-        let (accounts, owner) = (&self.accounts, &mut self.owners[id.0]);
+        let (accounts, residencies, owner) = (&self.accounts, &self.residencies, &mut self.owners[id.0]);
         let (in_flight, is_part) = (owner.in_flight(), owner.is_part());
         let from = if in_flight { owner.current_stage().unwrap_or(0) } else { 0 };
         let ended = owner.phase != Phase::Fresh && !in_flight;
         let Declared::Job { plans, .. } = &mut owner.declared else { return };
-        let is_lost = |plan: &Plan| {
-            let mut resources = plan.profile.stages()[from..].iter().flat_map(|stage| stage.peak.iter());
-            resources.any(|(resource, _)| accounts.is_lost(resource.into()))
-        };
+        let is_lost = |plan: &Plan| plan.is_lost(from, accounts, residencies);
         if ended {
             return;
         }
@@ -173,8 +170,8 @@ impl LedgerState {
         let Some(parent) = self.owners[id.0].family.parent else { return };
         let Declared::Job { plans, .. } = &self.owners[id.0].declared else { return };
         let is_left = |plan: &Plan| {
-            let mut resources = plan.profile.stages().iter().flat_map(|stage| stage.peak.iter());
-            !resources.any(|(resource, _)| self.accounts.is_lost(resource.into()))
+            !plan.is_lost(0, &self.accounts, &self.residencies)
+                && plan.needs.iter().all(|need| self.owners[parent.0].needs.contains(need))
         };
         // With itself out of the sum of those that are not ended.
         let others = |state: &mut LedgerState| std::mem::take(&mut state.owners[parent.0].family.parts);
@@ -191,13 +188,10 @@ impl LedgerState {
         });
         self.owners[parent.0].family.parts = parts;
         let Some((chosen, ..)) = chosen.filter(|_| !mutant!("part-without-another-way")) else { return };
-        let (accounts, owner) = (&self.accounts, &mut self.owners[id.0]);
+        let (accounts, residencies, owner) = (&self.accounts, &self.residencies, &mut self.owners[id.0]);
         let Declared::Job { plans, .. } = &mut owner.declared else { unreachable!("looked at above") };
         plans.stand_for(chosen);
-        plans.forget(false, |plan| {
-            let mut resources = plan.profile.stages().iter().flat_map(|stage| stage.peak.iter());
-            resources.any(|(resource, _)| accounts.is_lost(resource.into()))
-        });
+        plans.forget(false, |plan| plan.is_lost(0, accounts, residencies));
         self.reset_plan(id);
     }
 
@@ -235,6 +229,16 @@ impl LedgerState {
             None => Ok(()),
             Some(Lost { who, place, .. }) => Err(Shortage { who, reason: Reason::Lost { place } }),
         }
+    }
+}
+
+impl Plan {
+    /// Whether a stage from this one on, or what the plan needs, was on a device that was lost.
+    fn is_lost(&self, from: usize, accounts: &Accounts, residencies: &Residencies) -> bool {
+        let mut resources = self.profile.stages()[from..].iter().flat_map(|stage| stage.peak.iter());
+        let class = |need: &ResidencyId| residencies.entry(*need).declared.class;
+        resources.any(|(resource, _)| accounts.is_lost(resource.into()))
+            || self.needs.iter().any(|need| accounts.is_lost(Resource::Class(class(need)).into()))
     }
 }
 

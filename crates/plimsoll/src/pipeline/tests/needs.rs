@@ -77,6 +77,30 @@ fn a_job_that_does_not_fit_beside_what_it_needs_is_refused() {
 }
 
 #[test]
+fn a_slow_way_does_without_the_table_of_the_fast_one() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(10)));
+    let pool = threads(1);
+    let table = ledger.residency("table", KEYS, Bytes(8), Duration::from_secs(1)).expect("it has a limit");
+    let one = |bytes| Profile::new().stage("do", Demand::new().bytes(BUFFER, Bytes(bytes)), Demand::new());
+    let read = table.clone();
+    let pipeline = Pipeline::builder(&ledger, &pool, move |()| one(1))
+        .alternatives(move |()| vec![one(4)])
+        .stage("do", move |cx, ()| Ok::<_, String>((cx.grant().choice(), cx.grant().pinned(&read).copied())))
+        .needs_by(&table, |profile| profile.stages()[0].peak.of(BUFFER) == 1, |_load| Ok::<_, String>(7))
+        .build()
+        .expect("it fits");
+    let run = |name| pipeline.submit(name, ()).expect("taken on").wait().expect("it is done");
+    // With somebody else's bytes the table does not fit.
+    let held = ledger.reserve(BUFFER, Bytes(5)).try_now().expect("free");
+    assert_eq!(run("slow"), (1, None));
+    assert!(!table.is_resident());
+    drop(held);
+    assert_eq!(run("fast"), (0, Some(7)));
+    // The table is there, and the slow way needs its room, but nothing else is in the way of the fast one.
+    assert_eq!(run("fast again"), (0, Some(7)));
+}
+
+#[test]
 fn what_parts_need_is_pinned_for_their_job_and_read_by_them() {
     let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(30)));
     let (pool, key) = (threads(2), key(&ledger));

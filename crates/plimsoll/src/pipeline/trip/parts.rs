@@ -24,6 +24,9 @@ pub(super) struct Spreading<E> {
 impl<E: Send + 'static> Spreading<E> {
     /// Takes what the parts have made so far.
     pub(super) fn take_made(&mut self) -> Vec<(usize, Value)> {
+        if mutant!("made-left-with-the-word") {
+            return Vec::new();
+        }
         std::mem::take(&mut lock(&self.spread.gather.word).made)
     }
 }

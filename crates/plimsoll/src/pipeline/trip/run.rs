@@ -63,7 +63,11 @@ impl<E: Send + 'static> Trip<E> {
                 }
                 let mut input = Some(value);
                 match &stage.place {
-                    Place::Worker(run) | Place::Carried(_, run) => {
+                    Place::Worker(run) | Place::Carried(_, run) | Place::Either(_, run, _) => {
+                        let run = match &stage.place {
+                            Place::Either(.., on_worker) if grant.lane().is_none() => on_worker,
+                            _ => run,
+                        };
                         let outcome = catch_unwind(AssertUnwindSafe(|| {
                             let stop = &*self.stop;
                             let mut cx = StageCx { grant: &mut grant, job: &self.name, stage: stage.name, stop };
@@ -126,7 +130,7 @@ impl<E: Send + 'static> Trip<E> {
         let waited = started - papers.since;
         stage.meter.waited(waited);
         let peak = &papers.job.profiles()[grant.choice()].stages()[papers.stage].peak;
-        papers.span = StageSpan::new(&self.name, stage.name, stage.place.name(), peak, waited);
+        papers.span = StageSpan::new(&self.name, stage.name, stage.place.name(grant), peak, waited);
         if !self.begun.swap(true, Ordering::Relaxed) {
             self.line.job_began();
         }
@@ -138,7 +142,7 @@ impl<E: Send + 'static> Trip<E> {
                 *lock(&self.delivery) = Some(delivery);
             }
         }
-        papers.job.note(What::Began { place: stage.place.name() });
+        papers.job.note(What::Began { place: stage.place.name(grant) });
         self.line.tell(|| Event::StageBegan { job: self.name.clone(), stage: stage.name });
         started
     }
@@ -230,10 +234,10 @@ impl<E: Send + 'static> Trip<E> {
         }
         // Relaxed: a hint, see `send_on`.
         self.stage.store(next, Ordering::Relaxed);
-        let Papers { job, starts, .. } = papers;
+        let Papers { job, starts, turned_away, .. } = papers;
         let job = self.line.hand_over(job);
         let (since, tries, span) = (Instant::now(), Tries::default(), StageSpan::none());
-        let papers = Papers { job, stage: next, since, tries, starts, span };
+        let papers = Papers { job, stage: next, since, tries, starts, turned_away, span };
         Some(Box::new(Luggage { cargo: Cargo::Waiting(value), papers }))
     }
 }
