@@ -8,6 +8,14 @@ use blstrs::Scalar;
 
 use crate::faults::Knobs;
 
+/// Settings at first, for programs that cannot make them: `memory=8388608,silent=1`.
+const SETTINGS_VARIABLE: &str = "ICICLE_MOCK";
+
+fn pair(text: &str) -> Option<(&str, i64)> {
+    let (key, value) = text.split_once('=')?;
+    Some((key, value.parse().ok()?))
+}
+
 /// A device's place: 0 is the processor, and MOCK:n is n + 1.
 pub(crate) type Place = usize;
 
@@ -49,10 +57,21 @@ impl State {
         let mut state =
             Self { knobs: Knobs::default(), devices: Vec::new(), memory: BTreeMap::new(), threads: HashSet::new() };
         state.resize(1, 1 << 30);
+        for (key, value) in std::env::var(SETTINGS_VARIABLE).iter().flat_map(|text| text.split(',')).filter_map(pair) {
+            state.set(key, value);
+        }
         state
     }
 
-    pub(crate) fn resize(&mut self, count: usize, memory: u64) {
+    pub(crate) fn set(&mut self, key: &str, value: i64) {
+        self.knobs.set(key, value);
+        if key == "devices" || key == "memory" {
+            let (count, memory) = (self.knobs.get("devices", 1), self.knobs.get("memory", 1 << 30));
+            self.resize(count as usize, memory as u64);
+        }
+    }
+
+    fn resize(&mut self, count: usize, memory: u64) {
         self.devices.resize_with(count + 1, Simulated::default);
         for device in &mut self.devices {
             device.limit = memory;

@@ -51,6 +51,10 @@ pub struct Knobs {
 }
 
 impl Knobs {
+    pub(crate) fn set(&mut self, key: &str, value: i64) {
+        self.set.insert(key.to_owned(), value);
+    }
+
     pub(crate) fn get(&self, key: &str, otherwise: i64) -> i64 {
         self.set.get(key).copied().unwrap_or(otherwise)
     }
@@ -73,12 +77,7 @@ unsafe fn text<'a>(key: *const c_char) -> &'a str {
 pub unsafe extern "C" fn icicle_mock_set(key: *const c_char, value: i64) {
     // SAFETY: as the caller says.
     let key = unsafe { text(key) };
-    let mut state = state();
-    state.knobs.set.insert(key.to_owned(), value);
-    if key == "devices" || key == "memory" {
-        let (count, memory) = (state.knobs.get("devices", 1), state.knobs.get("memory", 1 << 30));
-        state.resize(count as usize, memory as u64);
-    }
+    state().set(key, value);
 }
 
 #[unsafe(no_mangle)]

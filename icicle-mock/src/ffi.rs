@@ -370,9 +370,8 @@ fn msm<G: Group2>(
         state.knobs.get("wrong_msm", 0) != 0 || state.knobs.calls.get("msm").is_some_and(|calls| *calls >= from)
     };
     let (scalars, points, out) = (scalars as usize, points as usize, out as usize);
-    let work = move || {
+    let multiply = move || {
         let mut state = state();
-        state.give_back(place, scratch);
         let Some(bytes) = state.bytes(place, scalars, 32 * count) else { return 3 };
         let read = if config.scalars_montgomery { montgomery } else { standard };
         let Some(values) = bytes.chunks_exact(32).map(read).collect::<Option<Vec<Scalar>>>() else {
@@ -390,6 +389,12 @@ fn msm<G: Group2>(
         let out = unsafe { std::slice::from_raw_parts_mut(out as *mut u8, G::PROJECTIVE) };
         G::write(&total, out);
         0
+    };
+    // Others find it taken until the sum is there.
+    let work = move || {
+        let code = multiply();
+        state().give_back(place, scratch);
+        code
     };
     begin_on(config.stream, place, config.is_async, Box::new(work))
 }

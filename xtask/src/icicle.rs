@@ -1,5 +1,11 @@
 //! `cargo xtask icicle`: conformance and figures on the ICICLE that is installed.
 //!
+//! ```text
+//! cargo xtask icicle --lib DIR --device CPU -- conform
+//! cargo xtask icicle --lib DIR --bellperson -- stream --proofs 12
+//! cargo xtask icicle --mock --mock-memory 4 -- stream free --proofs 10
+//! ```
+//!
 //! Nothing of ICICLE's is built or fetched: its libraries are where `--lib` says, or where it is looked for anyway
 //! (`crates/plimsoll-icicle/README.md`). Without `--lib` and without an ICICLE it fails, and says where it has looked.
 
@@ -21,6 +27,12 @@ pub(crate) struct Args {
     /// The mock instead of ICICLE: that the program works, and no figure means anything
     #[arg(long, conflicts_with = "lib")]
     mock: bool,
+    /// The mock's device has so many MiB of memory, and does not say so; that is the budget
+    #[arg(long, value_name = "MIB", requires = "mock")]
+    mock_memory: Option<u64>,
+    /// Have bellperson's verifier look at the proofs of the stream as well, which builds bellperson
+    #[arg(long)]
+    bellperson: bool,
     /// Further arguments of `icicle-check` (after `--`)
     #[arg(last = true)]
     rest: Vec<String>,
@@ -37,7 +49,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(device) = &args.device {
         command.args(["--device", device]);
     }
-    sh::run(command.args(&args.rest))
+    if let Some(mib) = args.mock_memory {
+        command.env("ICICLE_MOCK", format!("silent=1,memory={}", mib << 20)).args(["--memory", &format!("{mib}MiB")]);
+    }
+    if !args.bellperson {
+        return sh::run(command.args(&args.rest));
+    }
+    let proofs = std::path::absolute(sh::target_dir().join("icicle-proofs"))?;
+    // Of an earlier run, which is not what bellperson is to see.
+    let _ = std::fs::remove_file(&proofs);
+    sh::run(command.arg("--write").arg(&proofs).args(&args.rest))?;
+    let verify = "run --release --quiet -p plimsoll-peers --bin verify_proofs --";
+    sh::run(sh::cargo(verify).arg(&proofs))
 }
 
 /// The mock under the names of ICICLE's libraries.

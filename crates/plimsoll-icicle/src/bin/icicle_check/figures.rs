@@ -12,7 +12,7 @@ use plimsoll_icicle::Icicle;
 
 use crate::points;
 
-/// Runs of each; the median is told.
+/// Runs of each, at the most; the median is told.
 const RUNS: usize = 5;
 /// Multiplications in G2 are a quarter of the size.
 const G2_PART: usize = 4;
@@ -33,61 +33,102 @@ fn timed<R>(f: impl FnOnce() -> R) -> (f64, R) {
     (start.elapsed().as_secs_f64(), result)
 }
 
-fn row(what: &str, log_size: u32, ours: Vec<f64>, cpu: Vec<f64>) {
-    let (ours, cpu) = (median(ours), median(cpu));
-    println!("| {what} | 2^{log_size} | {ours:.2} | {cpu:.2} | {:.2} |", cpu / ours);
+/// What to measure.
+#[derive(Clone, Copy)]
+pub(crate) struct What {
+    pub(crate) msm: bool,
+    pub(crate) ntt: bool,
+}
+
+/// One row's times, here and on the processor.
+#[derive(Default)]
+struct Row {
+    ours: Vec<f64>,
+    cpu: Vec<f64>,
+}
+
+impl Row {
+    /// Makes it on both in turns, up to five times, and not again once it has taken so many seconds.
+    fn take(seconds: f64, mut both: impl FnMut() -> Result<(f64, f64), String>) -> Result<Self, String> {
+        let mut row = Self::default();
+        while row.ours.len() < RUNS && row.ours.iter().chain(&row.cpu).sum::<f64>() < seconds {
+            let (ours, cpu) = both()?;
+            row.ours.push(ours);
+            row.cpu.push(cpu);
+        }
+        Ok(row)
+    }
+
+    fn print(self, what: &str, log_size: u32) {
+        let runs = self.ours.len();
+        let (ours, cpu) = (median(self.ours), median(self.cpu));
+        println!("| {what} | 2^{log_size} | {ours:.2} | {cpu:.2} | {:.2} | {runs} |", cpu / ours);
+    }
 }
 
 /// Prints the table.
-pub(crate) fn print(icicle: &Icicle, sizes: RangeInclusive<u32>) -> Result<(), String> {
+pub(crate) fn print(icicle: &Icicle, what: What, sizes: RangeInclusive<u32>, seconds: f64) -> Result<(), String> {
     let largest = 1_usize << sizes.end();
-    let key = points::key(largest, largest / G2_PART)?;
-    icicle.adopt_key(&key);
+    let points = if what.msm { largest } else { G2_PART };
+    let key = points::key(points, points / G2_PART)?;
+    if what.msm {
+        icicle.adopt_key(&key);
+    }
     let scalars = points::scalars(largest);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let pool = plimsoll::pool::Pool::new(plimsoll::pool::PoolConfig { threads, ..Default::default() });
     let pool = pool.map_err(|error| error.to_string())?;
     let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
-    println!("| what | size | icicle ms | cpu ms ({threads} threads) | cpu ÷ icicle |\n|---|---|---|---|---|");
+    println!(
+        "| what | size | icicle ms | cpu ms ({threads} threads) | cpu ÷ icicle | runs |\n|---|---|---|---|---|---|"
+    );
+    let told = |error: plimsoll_groth16::backend::BackendError| error.to_string();
+    let both = |f: &mut (dyn FnMut(&dyn Backend) -> Result<(), String> + Send)| -> Result<(f64, f64), String> {
+        let (ours, first) = timed(|| f(icicle));
+        let (theirs, second) = timed(|| pool.install(|| f(&*cpu)));
+        first.and(second).map(|()| (ours, theirs))
+    };
+    let msm_g1 = |backend: &dyn Backend, n: usize| {
+        let mut scratch = scratch(backend.msm_scratch_bytes(CurveGroup::G1, n, threads))?;
+        backend.msm_g1(&key.l[..n], &scalars[..n], &mut scratch).map(drop).map_err(told)
+    };
+    let msm_g2 = |backend: &dyn Backend, n: usize| {
+        let mut scratch = scratch(backend.msm_scratch_bytes(CurveGroup::G2, n, threads))?;
+        backend.msm_g2(&key.b_g2[..n], &scalars[..n], &mut scratch).map(drop).map_err(told)
+    };
+    let ntt = |backend: &dyn Backend, log_size: u32, transform: Transform| {
+        let domain = Domain::with_log_size(log_size).ok_or("too large")?;
+        let n = 1 << log_size;
+        let mut data: Vec<Scalar> = scalars[..n].to_vec();
+        let mut scratch = scratch(backend.ntt_scratch_bytes(n, threads))?;
+        backend.ntt(&domain, &mut data, transform, &mut scratch).map_err(told)
+    };
+    if what.msm {
+        // All points of the key are loaded for the first of them.
+        msm_g1(icicle, 1)?;
+        msm_g2(icicle, 1)?;
+    }
     for log_size in sizes.step_by(2) {
         let n = 1_usize << log_size;
-        let mut rows: [(Vec<f64>, Vec<f64>); 4] = Default::default();
-        let told = |error: plimsoll_groth16::backend::BackendError| error.to_string();
-        let domain = Domain::with_log_size(log_size).ok_or("too large")?;
-        // The first run loads points, tables and the domain, and is not counted.
-        for run in 0..=RUNS {
-            let mut both = |index: usize, f: &mut (dyn FnMut(&dyn Backend) -> Result<(), String> + Send)| {
-                let (ours, first) = timed(|| f(icicle));
-                let (theirs, second) = timed(|| pool.install(|| f(&*cpu)));
-                if run > 0 {
-                    rows[index].0.push(ours);
-                    rows[index].1.push(theirs);
-                }
-                first.and(second)
-            };
-            both(0, &mut |backend| {
-                let mut scratch = scratch(backend.msm_scratch_bytes(CurveGroup::G1, n, threads))?;
-                backend.msm_g1(&key.l[..n], &scalars[..n], &mut scratch).map(drop).map_err(told)
-            })?;
-            both(1, &mut |backend| {
-                let n = n / G2_PART;
-                let mut scratch = scratch(backend.msm_scratch_bytes(CurveGroup::G2, n, threads))?;
-                backend.msm_g2(&key.b_g2[..n], &scalars[..n], &mut scratch).map(drop).map_err(told)
-            })?;
-            for (index, transform) in [(2, Transform::Forward), (3, Transform::CosetForward)] {
-                both(index, &mut |backend| {
-                    let mut data: Vec<Scalar> = scalars[..n].to_vec();
-                    let mut scratch = scratch(backend.ntt_scratch_bytes(n, threads))?;
-                    backend.ntt(&domain, &mut data, transform, &mut scratch).map_err(told)
-                })?;
-            }
+        if what.msm {
+            let row = Row::take(seconds, || both(&mut |backend| msm_g1(backend, n)))?;
+            row.print("msm G1, points resident, scalars from the host", log_size);
+            let row = Row::take(seconds, || both(&mut |backend| msm_g2(backend, n / G2_PART)))?;
+            row.print("msm G2, the same", log_size - G2_PART.ilog2());
         }
-        let [g1, g2, plain, coset] = rows;
-        row("msm G1, points resident, scalars from the host", log_size, g1.0, g1.1);
-        row("msm G2, the same", log_size - G2_PART.ilog2(), g2.0, g2.1);
-        row("transform, from the host and back", log_size, plain.0, plain.1);
-        row("transform on the coset", log_size, coset.0, coset.1);
+        if !what.ntt {
+            continue;
+        }
+        for (transform, what) in [
+            (Transform::Forward, "transform, from the host and back"),
+            (Transform::CosetForward, "transform on the coset"),
+        ] {
+            // The first makes tables and the domain, and is not counted.
+            ntt(icicle, log_size, transform)?;
+            pool.install(|| ntt(&*cpu, log_size, transform))?;
+            Row::take(seconds, || both(&mut |backend| ntt(backend, log_size, transform)))?.print(what, log_size);
+        }
     }
-    println!();
+    println!("\nlearned: {:?}\n", icicle.learned());
     Ok(())
 }

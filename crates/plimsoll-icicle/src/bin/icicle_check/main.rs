@@ -1,32 +1,65 @@
 //! `icicle-check`: checks and measures the ICICLE that is installed. `cargo xtask icicle` builds and runs it.
 
 mod figures;
+mod free;
 mod points;
 mod stream;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use plimsoll::Bytes;
 use plimsoll_groth16::backend::{CurveGroup, conformance};
 use plimsoll_icicle::{Device, DeviceName, Icicle, Options};
 
+use crate::figures::What;
+
 const USAGE: &str = "\
-icicle-check [--lib DIR] [--device NAME] [--memory SIZE] [--low N] [--high N] [--proofs LOG] [WHAT...]
+icicle-check [--lib DIR] [--device NAME] [--memory SIZE] [--low N] [--high N] [--seconds S] [--proofs LOG] [--write FILE] [WHAT...]
 
   WHAT  conform   the conformance harness, on sizes up to 2^14
-        figures   multiplications and transforms of 2^low to 2^high, beside the processor's (16 and 20)
-        stream    32 proofs of 2^LOG constraints (14) under a budget of the device's memory, 1, 2 and 4 at once; and 4 threads'
-                  multiplications without admission
-        all of them if none is named";
+        figures   multiplications and transforms of 2^low to 2^high, beside the processor's (16 and 20); each is made up to five
+                  times, and not again after so many seconds (60); `msm` and `ntt` are one half of them each
+        stream    32 proofs of 2^LOG constraints (10) under a budget of the device's memory, 1, 2 and 4 at once; --write puts them
+                  into a file, for another verifier (`cargo run -p plimsoll-peers --bin verify_proofs FILE`)
+        free      4 threads' multiplications of 2^LOG without admission: they may run out of memory, and end the process
+        the first three if none is named";
 
-struct Args {
+pub(crate) struct Args {
     options: Options,
     device: Option<DeviceName>,
-    memory: Option<Bytes>,
+    pub(crate) memory: Option<Bytes>,
     low: u32,
     high: u32,
-    proofs: u32,
+    seconds: u32,
+    pub(crate) proofs: u32,
+    pub(crate) write: Option<PathBuf>,
     what: Vec<String>,
+}
+
+/// A device under a ledger, and what it says of its memory.
+pub(crate) struct Opened {
+    pub(crate) icicle: Icicle,
+    memory: Option<(Bytes, Bytes)>,
+    described: String,
+}
+
+impl Opened {
+    /// Whether it says how much memory it has.
+    pub(crate) fn told(&self) -> bool {
+        self.memory.is_some()
+    }
+}
+
+impl Args {
+    /// Opens the device with so much of its memory; otherwise with most of what it has free, or a gibibyte where it does not tell.
+    pub(crate) fn open(&self, memory: Option<Bytes>) -> Result<Opened, String> {
+        let device = Device::open(self.device.as_ref(), &self.options).map_err(|error| error.to_string())?;
+        let (told, described) = (device.memory(), device.describe());
+        let otherwise = told.is_none().then_some(Bytes::GIB);
+        let icicle = device.alone(memory.or(otherwise)).map_err(|error| error.to_string())?;
+        Ok(Opened { icicle, memory: told, described })
+    }
 }
 
 fn args() -> Result<Args, String> {
@@ -36,7 +69,9 @@ fn args() -> Result<Args, String> {
         memory: None,
         low: 16,
         high: 20,
-        proofs: 14,
+        seconds: 60,
+        proofs: 10,
+        write: None,
         what: Vec::new(),
     };
     let mut words = std::env::args().skip(1);
@@ -49,10 +84,15 @@ fn args() -> Result<Args, String> {
             "--memory" => args.memory = Some(value()?.parse().map_err(|error| format!("{error}"))?),
             "--low" => args.low = number(value()?)?,
             "--high" => args.high = number(value()?)?,
+            "--seconds" => args.seconds = number(value()?)?,
             "--proofs" => args.proofs = number(value()?)?,
-            "conform" | "figures" | "stream" => args.what.push(word),
+            "--write" => args.write = Some(value()?.into()),
+            "conform" | "figures" | "msm" | "ntt" | "stream" | "free" => args.what.push(word),
             _ => return Err(USAGE.to_owned()),
         }
+    }
+    if args.low > args.high || args.high > 26 || !(3..=22).contains(&args.proofs) {
+        return Err(format!("sizes go up to 2^26, and proofs from 2^3 to 2^22\n\n{USAGE}"));
     }
     if args.what.is_empty() {
         args.what = ["conform", "figures", "stream"].map(str::to_owned).to_vec();
@@ -72,30 +112,29 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), String> {
     let args = args()?;
-    let open = |memory: Option<Bytes>| -> Result<Icicle, String> {
-        let device = Device::open(args.device.as_ref(), &args.options).map_err(|error| error.to_string())?;
-        println!("{}", device.describe());
-        let on_the_processor = (device.name().kind() == "CPU").then_some(Bytes::GIB);
-        device.alone(memory.or(on_the_processor)).map_err(|error| error.to_string())
-    };
-    let icicle = open(args.memory)?;
-    println!("known answers: right\n");
+    println!("{}\nknown answers: right\n", args.open(args.memory)?.described);
     for what in &args.what {
         match what.as_str() {
-            "conform" => {
-                conformance::check(&icicle, 0..=8);
-                for log_size in [10, 12, 14] {
-                    conformance::check_transforms(&icicle, log_size);
-                }
-                conformance::check_msm(&icicle, CurveGroup::G1, 1 << 14);
-                conformance::check_msm(&icicle, CurveGroup::G2, 1 << 12);
-                println!("conformance: transforms to 2^14, multiplications to 2^14 (G1) and 2^12 (G2), all right\n");
+            "conform" => conform(&args.open(args.memory)?.icicle),
+            "figures" | "msm" | "ntt" => {
+                let (seconds, what) = (f64::from(args.seconds), What { msm: what != "ntt", ntt: what != "msm" });
+                figures::print(&args.open(args.memory)?.icicle, what, args.low..=args.high, seconds)?;
             }
-            "figures" => figures::print(&icicle, args.low..=args.high)?,
-            _ => stream::print(&icicle, args.proofs)?,
+            "free" => free::print(&args)?,
+            _ => stream::print(&args)?,
         }
     }
-    println!("learned: {:?}", icicle.learned());
-    println!("books: {:?}", icicle.reconcile());
     Ok(())
+}
+
+fn conform(icicle: &Icicle) {
+    conformance::check(icicle, 0..=8);
+    for log_size in [10, 12, 14] {
+        conformance::check_transforms(icicle, log_size);
+    }
+    conformance::check_msm(icicle, CurveGroup::G1, 1 << 14);
+    conformance::check_msm(icicle, CurveGroup::G2, 1 << 12);
+    println!("conformance: transforms to 2^14, multiplications to 2^14 (G1) and 2^12 (G2), all right");
+    println!("learned: {:?}", icicle.learned());
+    println!("books: {:?}\n", icicle.reconcile());
 }

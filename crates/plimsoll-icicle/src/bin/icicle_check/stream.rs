@@ -1,5 +1,8 @@
-//! A stream of proofs under a budget of device memory; and what becomes of calls without admission.
+//! A stream of proofs under a budget of device memory.
 
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -7,93 +10,129 @@ use std::time::Instant;
 
 use blstrs::Scalar;
 use plimsoll::{Bytes, Ledger, Space};
-use plimsoll_groth16::backend::{Backend, CurveGroup};
-use plimsoll_groth16::prover::{Blinding, Prover};
+use plimsoll_groth16::backend::Backend;
+use plimsoll_groth16::keys::ProvingKey;
+use plimsoll_groth16::prover::{Blinding, Proved, Prover};
+use plimsoll_groth16::r1cs::R1cs;
 use plimsoll_icicle::Icicle;
-use plimsoll_icicle::device::MsmCall;
-use plimsoll_icicle::error::CallError;
-use plimsoll_icicle::memory::{MsmPlan, Scratch};
 
+use crate::Args;
 use crate::points::{self, Squares};
 
 const PROOFS: u32 = 32;
-/// Threads that call without admission.
-const FREE_THREADS: usize = 4;
 
-/// Prints the figures.
-pub(crate) fn print(icicle: &Icicle, log_size: u32) -> Result<(), String> {
-    let constraints = (1 << log_size) - 2;
+/// One circuit, its key, and the proofs that were made.
+struct Stream {
+    constraints: usize,
+    r1cs: Arc<R1cs>,
+    key: Arc<ProvingKey>,
+    proved: Vec<Proved>,
+}
+
+/// What a round used.
+struct Round {
+    peak: Bytes,
+    limit: Bytes,
+}
+
+/// Prints the figures. Where neither the caller nor the device says how much memory there is, it is what one proof takes that has
+/// all the room it wants, and a quarter: so that proofs at once press on it.
+pub(crate) fn print(args: &Args) -> Result<(), String> {
+    let constraints = (1 << args.proofs) - 2;
     let (r1cs, key) = points::generate(constraints)?;
-    let backend: Arc<dyn Backend> = Arc::new(icicle.clone());
-    let prover = Prover::new(r1cs, Arc::new(key), backend).map_err(|error| error.to_string())?;
-    println!("{PROOFS} proofs of {constraints} constraints, each verified\n");
+    let mut stream = Stream { constraints, r1cs, key: Arc::new(key), proved: Vec::new() };
+    println!("{PROOFS} proofs of {constraints} constraints, each verified before it is returned\n");
     println!(
-        "| at once | seconds a proof | device memory held at the most, of the budget | out of memory |\n|---|---|---|---|"
+        "| budget | at once | seconds a proof | held at the most | calls | out of memory |\n|---|---|---|---|---|---|"
     );
+    let budget = match args.memory {
+        Some(memory) => Some(memory),
+        None if args.open(None)?.told() => None,
+        None => {
+            stream.round(&args.open(None)?.icicle, 4, PROOFS)?;
+            let alone = stream.round(&args.open(None)?.icicle, 1, 1)?.peak;
+            Some(Bytes(alone.0 / 4 * 5))
+        }
+    };
     for jobs in [1, 2, 4] {
-        let before = icicle.learned().out_of_memory;
+        let round = stream.round(&args.open(budget)?.icicle, jobs, PROOFS)?;
+        if round.peak > round.limit {
+            return Err(format!("{} were held of {}", round.peak, round.limit));
+        }
+    }
+    println!();
+    if let Some(file) = &args.write {
+        stream.write(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        println!("{} proofs are in {}, for another verifier\n", stream.proved.len(), file.display());
+    }
+    Ok(())
+}
+
+impl Stream {
+    /// So many proofs, so many at once.
+    fn round(&mut self, icicle: &Icicle, jobs: u32, proofs: u32) -> Result<Round, String> {
+        let backend: Arc<dyn Backend> = Arc::new(icicle.clone());
+        let prover = Prover::new(self.r1cs.clone(), self.key.clone(), backend).map_err(|error| error.to_string())?;
         let next = AtomicU32::new(0);
         let start = Instant::now();
-        let outcomes: Vec<Result<(), String>> = thread::scope(|scope| {
+        let outcomes: Vec<Result<Vec<Proved>, String>> = thread::scope(|scope| {
             let run = || {
-                // Relaxed: a count.
-                while next.fetch_add(1, Ordering::Relaxed) < PROOFS {
-                    let circuit = Squares { constraints, start: Some(Scalar::from(3)) };
+                let mut all = Vec::new();
+                loop {
+                    // Relaxed: a count.
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= proofs {
+                        return Ok(all);
+                    }
+                    let circuit =
+                        Squares { constraints: self.constraints, start: Some(Scalar::from(u64::from(index) + 2)) };
                     let made = prover.prove(&Ledger::unlimited(), circuit, Blinding::from_os());
-                    made.map_err(|error| error.to_string())?;
+                    all.push(made.map_err(|error| error_chain(&error))?);
                 }
-                Ok(())
             };
             let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(run)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a panic".to_owned()))).collect()
         });
-        let seconds = start.elapsed().as_secs_f64() / f64::from(PROOFS);
-        outcomes.into_iter().collect::<Result<(), String>>()?;
+        let seconds = start.elapsed().as_secs_f64() / f64::from(proofs);
         let snapshot = icicle.ledger().snapshot();
         let usage = snapshot.space(Space::device(icicle.number())).ok_or("the device has no budget")?;
-        let failures = icicle.learned().out_of_memory - before;
-        println!("| {jobs} | {seconds:.3} | {} of {} | {failures} |", usage.peak, usage.limit);
+        let learned = icicle.learned();
+        println!(
+            "| {} | {jobs}{} | {seconds:.3} | {} | {} | {} |",
+            usage.limit,
+            if proofs == PROOFS { "" } else { ", one proof" },
+            usage.peak,
+            learned.calls,
+            learned.out_of_memory
+        );
+        for made in outcomes {
+            self.proved.extend(made?);
+        }
+        Ok(Round { peak: usage.peak, limit: usage.limit })
     }
-    free(icicle, log_size)
+
+    /// The verifying key as bellperson writes it, behind its length; then of each proof its inputs, behind their number, and the proof as
+    /// bellperson writes it. Numbers are 32 bits, little-endian, as are inputs.
+    fn write(&self, file: &Path) -> std::io::Result<()> {
+        let mut key = Vec::new();
+        self.key.vk.write(&mut key).map_err(std::io::Error::other)?;
+        let mut file = BufWriter::new(File::create(file)?);
+        file.write_all(&(key.len() as u32).to_le_bytes())?;
+        file.write_all(&key)?;
+        for proved in &self.proved {
+            file.write_all(&(proved.public_inputs.len() as u32).to_le_bytes())?;
+            for input in &proved.public_inputs {
+                file.write_all(&input.to_bytes_le())?;
+            }
+            file.write_all(&proved.proof.to_bytes())?;
+        }
+        file.flush()
+    }
 }
 
-/// Each thread allocates, and multiplies by a plan that it finds all the budget free for.
-fn free(icicle: &Icicle, log_size: u32) -> Result<(), String> {
-    let owner = icicle.owner();
-    let terms = 1_u64 << log_size;
-    let key = points::key(terms as usize, 1)?;
-    let scalars = points::scalars(terms as usize);
-    let limit = icicle.ledger().snapshot().space(Space::device(icicle.number())).map_or(0, |usage| usage.limit.0);
-    let scratch = Scratch::of(owner.name(), owner.memory().is_some());
-    let ways = MsmPlan::ways(CurveGroup::G1, terms, false, scratch, 1000, limit);
-    let plan = ways.first().ok_or("the budget is too small for a multiplication of that size")?;
-    let piece = plan.piece as usize;
-    let run = || -> Result<(), CallError> {
-        for _ in 0..8 {
-            let points = owner.allocate(plan.piece * 96)?;
-            let room = owner.allocate(plan.piece * 32)?;
-            owner.call("copy", |scope| {
-                scope.copy_in(&scalars[..piece], room.all())?;
-                scope.copy_in(&key.l[..piece], points.all())?;
-                scope.points_to_standard(CurveGroup::G1, points.all())
-            })?;
-            let mut sum = [0_u8; 144];
-            let (scalars, points, group) = (room.all(), points.all(), CurveGroup::G1);
-            let (window, threads, scratch_bytes, sum) = (plan.window, plan.threads, plan.scratch_bytes(), &mut sum[..]);
-            owner.call("msm", move |scope| {
-                scope.msm(MsmCall { group, scalars, points, window, threads, scratch_bytes, sum })
-            })?;
-        }
-        Ok(())
-    };
-    let outcomes: Vec<Result<(), CallError>> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..FREE_THREADS).map(|_| scope.spawn(run)).collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
-    });
-    println!("\n{FREE_THREADS} threads without admission, each planning with all of the budget ({}):", Bytes(limit));
-    for outcome in outcomes {
-        println!("- {}", outcome.map_or_else(|error| error.to_string(), |()| "all were made".to_owned()));
+fn error_chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", error_chain(source)),
+        None => error.to_string(),
     }
-    println!();
-    Ok(())
 }
