@@ -1,6 +1,7 @@
 //! Many tiny jobs through stages of every kind, with everything that can go wrong going wrong at random: errors, panics,
 //! cancellations, time-outs, deadlines, dropped tickets, limits that move, runtimes that drop what they were given; cards that
-//! are out of memory, refuse a call, break for good, or are lost in the middle. In the end every ticket was answered, and the
+//! are out of memory, refuse a call, break for good, or are lost in the middle, each with a key of its own that its jobs need, which
+//! makes room when nobody does. In the end every ticket was answered, and the
 //! ledger holds nothing.
 //!
 //! A lost card does not come back, so the run is one of many rounds, each with a ledger, cards and a pipeline of its own, on one
@@ -24,7 +25,8 @@ use std::task::Wake;
 use std::time::{Duration, Instant};
 
 use plimsoll::device::simulate::{CardSpec, Faults, Neighbour, Simulated};
-use plimsoll::device::{Device, DeviceConfig, DeviceError, DeviceSet, Staged};
+use plimsoll::device::{Device, DeviceConfig, DeviceError, DeviceSet, DriverLane, LeaseCx, Staged};
+use plimsoll::ledger::{EnterError, Residency};
 use plimsoll::pipeline::{
     Carrier, Failure, FanIn, JobError, JobOptions, Learning, Pipeline, Retry, Runtime, StageCx, Ticket,
 };
@@ -48,16 +50,19 @@ const PARTS: usize = 2;
 /// The most that one job holds, and the range in which the limit moves.
 const CLAIM: u64 = BUFFER_BYTES.0 + SCRATCH_BYTES.0 + PARTS as u64 * OUTPUT_BYTES.0;
 const LIMIT: std::ops::Range<u64> = CLAIM..8 * CLAIM;
-/// Of a card: what a job brings there and needs there, and the memory.
+/// Of a card: what a job brings there and needs there, what all of them need there, and the memory.
 const INPUT_BYTES: Bytes = Bytes(8);
 const WORK_BYTES: Bytes = Bytes(4);
-const CARD_BYTES: Bytes = Bytes(40);
+const KEY_BYTES: Bytes = Bytes(8);
+const CARD_MIN: u64 = INPUT_BYTES.0 + WORK_BYTES.0 + KEY_BYTES.0;
+const CARD_BYTES: Bytes = Bytes(48);
 const CARDS: u16 = 2;
 /// Jobs that are not waited for at once; jobs of one round.
 const AHEAD: usize = 48;
 const ROUND: u64 = 250;
 
 type Buffer = Charged<Vec<u8>>;
+type Key = Residency<Arc<Staged<Simulated>>>;
 
 fn input(card: u16) -> Class {
     Class::new("card.input", Space::device(card))
@@ -65,6 +70,10 @@ fn input(card: u16) -> Class {
 
 fn workspace(card: u16) -> Class {
     Class::new("card.work", Space::device(card))
+}
+
+fn key(card: u16) -> Class {
+    Class::new("card.key", Space::device(card))
 }
 
 fn part_profile() -> Profile {
@@ -109,6 +118,7 @@ fn build(
     pool: &Pool,
     hands: &Hands,
     cards: &DeviceSet<Simulated>,
+    keys: &[Key],
     from_input: bool,
 ) -> Pipeline<Arc<Job>, usize, Told> {
     let carrier: Arc<dyn Carrier> = Arc::new(hands.clone());
@@ -148,21 +158,29 @@ fn build(
             Ok(OnCard { job, _buffer: buffer, staged: cx.keep(memory) })
         })
         .from_start(short);
-    fn compute(cx: &mut plimsoll::device::LeaseCx<'_, Simulated>, on_card: &OnCard) -> Result<Arc<Job>, Told> {
+    let known = keys.to_vec();
+    let compute = move |cx: &mut LeaseCx<'_, Simulated>, on_card: &OnCard| {
         let inputs = cx.lend(&on_card.staged)?;
+        let card = cx.device();
+        assert!(cx.grant().pinned(&known[usize::from(CARDS - 1 - card)]).is_none(), "the other card's key");
+        let key = cx.grant().pinned(&known[usize::from(card)]).expect("its card's key is pinned").clone();
+        let key = cx.lend(&key)?;
         let class = workspace(cx.device());
         let memory = cx.allocate(class, WORK_BYTES)?;
         work(cx.grant(), &on_card.job, 4)?;
-        cx.call(|lane| lane.kernel(Duration::from_micros(1), &[inputs, memory.memory()], || ()))?;
+        cx.call(|lane| lane.kernel(Duration::from_micros(1), &[inputs, key, memory.memory()], || ()))?;
         cx.copy_out(&memory, 0, &mut [0; WORK_BYTES.0 as usize])?;
         Ok(on_card.job.clone())
-    }
+    };
     let computed = if from_input {
         staged.compute_stage_again("compute", cards, short, compute)
     } else {
-        staged.compute_stage("compute", cards, |cx, on_card| compute(cx, &on_card)).from_start(short)
+        staged.compute_stage("compute", cards, move |cx, on_card| compute(cx, &on_card)).from_start(short)
     };
-    computed
+    let with_keys = cards.devices().iter().zip(keys).fold(computed, |builder, (device, key)| {
+        builder.needs_on(device, key, |lane, memory| lane.copy_in(&[7; KEY_BYTES.0 as usize], memory, 0))
+    });
+    with_keys
         .stage_again("again", short, |cx, job: &Arc<Job>| work(cx.grant(), job, 5).map(|()| job.clone()))
         .fan_out(
             "parts",
@@ -250,6 +268,10 @@ impl Count {
             JobError::Part { source, .. } => self.of_error(number, order, &source.0, cards),
             JobError::Stage { source: Told::Vec(_) | Told::Take(_), .. } => panic!("job {number}: {error:?}"),
             JobError::Stage { source: Told::Device(DeviceError::Driver { .. }), .. } => &mut self.by_card,
+            // What a card said to the load of its key, all hear that wait for it.
+            JobError::NotEntered { source, .. } if matches!(**source, EnterError::LoadFailed { .. }) => {
+                &mut self.by_card
+            }
             JobError::Stage { source: Told::Device(DeviceError::Lost(_)), .. } | JobError::NotEntered { .. } => {
                 assert!(!cards.losses().is_empty(), "job {number}: {error:?}");
                 &mut self.by_card
@@ -296,7 +318,10 @@ fn round(seed: u64, jobs: u64, pool: &Pool, hands: &Hands, count: &mut Count) {
         .slots(CARRIER, 2);
     let ledger = Ledger::new((0..CARDS).fold(budget, |budget, card| budget.device(card, CARD_BYTES, 2)));
     let (cards, set) = start_cards(&mut random, &ledger);
-    let pipeline = build(&ledger, pool, hands, &set, random.one_in(2));
+    let keys =
+        |card| ledger.residency("key", key(card), KEY_BYTES, Duration::from_millis(1)).expect("the budget names it");
+    let keys: Vec<Key> = (0..CARDS).map(keys).collect();
+    let pipeline = build(&ledger, pool, hands, &set, &keys, random.one_in(2));
     let (before, mut taken_on, mut dropped) = (count.answered(), 0, 0);
     let mut ahead = VecDeque::new();
     let mut neighbour: Option<Neighbour> = None;
@@ -341,7 +366,7 @@ fn round(seed: u64, jobs: u64, pool: &Pool, hands: &Hands, count: &mut Count) {
             ledger.resize_slots(CARRIER, 1 + random.below(3)).expect("the budget names them");
         }
         if random.one_in(256) {
-            let limit = INPUT_BYTES.0 + WORK_BYTES.0 + random.below(CARD_BYTES.0 - INPUT_BYTES.0 - WORK_BYTES.0 + 1);
+            let limit = CARD_MIN + random.below(CARD_BYTES.0 - CARD_MIN + 1);
             // One that was lost has no limit any more.
             let _ = ledger.resize(Space::device(1), Bytes(limit));
         }
@@ -359,6 +384,8 @@ fn round(seed: u64, jobs: u64, pool: &Pool, hands: &Hands, count: &mut Count) {
         count.settle(number, order, ticket, &set);
     }
     pipeline.drain();
+    count.deadlines_missed += pipeline.deadlines_missed();
+    drop((pipeline, keys));
     ledger.quiesce(Duration::from_secs(60)).expect("nothing is left under way");
     let snapshot = ledger.snapshot();
     assert!(snapshot.is_empty(), "{snapshot:?}");
@@ -366,8 +393,7 @@ fn round(seed: u64, jobs: u64, pool: &Pool, hands: &Hands, count: &mut Count) {
     assert!(snapshot.space(Space::HOST).expect("named").peak <= Bytes(LIMIT.end));
     count.dropped += dropped;
     count.lost_cards += set.losses().len() as u64;
-    count.deadlines_missed += pipeline.deadlines_missed();
-    drop((pipeline, set, neighbour));
+    drop((set, neighbour));
     for card in cards {
         let stats = card.stats();
         assert_eq!((stats.allocated_bytes, stats.freed_in_use, stats.open_lanes), (Bytes::ZERO, 0, 0), "{stats:?}");
