@@ -269,6 +269,36 @@ fn a_job_loads_what_it_needs_and_reads_it_in_its_stages() {
 }
 
 #[test]
+fn a_job_goes_where_what_it_needs_is_unless_that_place_is_taken() {
+    let devices = [0, 1, 2];
+    let ledger = Ledger::new(devices.iter().fold(Budget::new(), |budget, at| budget.device(*at, Bytes(10), 1)));
+    let key = |device| {
+        ledger.residency::<u16>("key", Class::new("key", Space::device(device)), Bytes(4), SECOND).expect("named")
+    };
+    let keys = devices.map(key);
+    load(&keys[1], 1);
+    load(&keys[2], 2);
+    let on = |device| Profile::new().stage("prove", Demand::new().on_lease(device), Demand::new());
+    let job = |name| {
+        let spec = JobSpec::new(name, on(0)).needing(&keys[0]).or(on(1)).needing(&keys[1]).or(on(2)).needing(&keys[2]);
+        ledger.submit(spec).expect("it fits")
+    };
+    // By preference, the second and the third device, for theirs are there; then the first, where it must be loaded.
+    let (mut first, mut second, mut third) = (job("first"), job("second"), job("third"));
+    let on_second = first.enter(0).try_now().expect("it is there");
+    let on_third = second.enter(0).try_now().expect("it is there");
+    assert_eq!((on_second.lane(), on_third.lane()), (Some(1), Some(2)));
+    let to_load = third.load().wait().expect("the first device is free").expect("its key is not there");
+    to_load.of(&keys[0]).expect("it needs that one").fill(0).expect("it waits for it");
+    assert_eq!(third.enter(0).wait().expect("it is there").lane(), Some(0));
+    drop((on_second, on_third, first, second, third));
+    // Now all have theirs, and preference is all that counts; a way that needs nothing keeps its turn.
+    assert_eq!(job("fourth").enter(0).try_now().expect("free").lane(), Some(0));
+    let spec = JobSpec::new("by preference without", on(1)).or(on(2)).needing(&keys[2]);
+    assert_eq!(ledger.submit(spec).expect("it fits").enter(0).try_now().expect("free").lane(), Some(1));
+}
+
+#[test]
 fn a_job_that_asks_for_its_stage_is_told_to_load_first() {
     let ledger = ledger(10);
     let key: Residency<u64> = residency(&ledger, "key", 8);

@@ -125,10 +125,8 @@ fn adds(
     };
     let (residencies, meet) = (keys.to_vec(), Barrier::new(meeting.into()));
     let turns = [cards.set.clone(), cards.set.clone()];
-    let [first, others] = turns.map(|set| {
-        let keys = keys.to_vec();
-        move || set.profiles(|device| keys[device as usize].is_resident(), on)
-    });
+    // Where they are, the ledger knows when it admits the job.
+    let [first, others] = turns.map(|set| move || set.profiles(|_| false, on));
     let builder = Pipeline::builder(&cards.ledger, pool, move |_: &u8| first().swap_remove(0))
         .alternatives(move |_| others())
         .pacing(Pacing::Unpaced)

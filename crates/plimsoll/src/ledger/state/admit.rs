@@ -152,8 +152,9 @@ impl LedgerState {
         }
         let mut held_back = false;
         let age = self.age(id);
-        for at in 0..self.plan_count(id) {
-            self.adopt_plan(id, at);
+        let turns = self.turns(id);
+        for turn in 0..self.plan_count(id) {
+            self.adopt_plan(id, turns.get(turn).copied().unwrap_or(turn));
             let wholly_urgent = self.is_wholly_urgent(id);
             let exempt = if wholly_urgent { Some(Vec::new()) } else { self.may_pass(id) };
             let Some(exempt) = exempt else {

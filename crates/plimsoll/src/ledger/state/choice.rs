@@ -263,6 +263,24 @@ impl LedgerState {
         }
     }
 
+    /// In which order an admission tries its plans, where that is not the order of preference: of those that need something,
+    /// first those for which all of it is there. So a job goes where its key is, and has it loaded elsewhere only when that place
+    /// is taken. A plan that needs nothing keeps its turn: which is better, slowly or with a table that must be loaded, is said
+    /// by the order of preference alone.
+    pub(super) fn turns(&self, id: OwnerId) -> SmallVec<[usize; 8]> {
+        let Declared::Job { plans, .. } = &self.owners[id.0].declared else { return SmallVec::new() };
+        if plans.all.len() == 1 || plans.known.is_empty() || mutant!("loaded-elsewhere-first") {
+            return SmallVec::new();
+        }
+        let mut turns: SmallVec<[usize; 8]> = (0..plans.all.len()).collect();
+        let needy: SmallVec<[usize; 8]> = turns.iter().copied().filter(|at| !plans.all[*at].needs.is_empty()).collect();
+        let mut sorted = needy.clone();
+        // A stable sort: the order of preference stands among equals.
+        sorted.sort_by_key(|at| !self.are_resident(&plans.all[*at].needs));
+        needy.iter().zip(sorted).for_each(|(turn, at)| turns[*turn] = at);
+        turns
+    }
+
     /// Lets a job that is not in flight any more claim what it claimed at first.
     pub(super) fn reset_plan(&mut self, id: OwnerId) {
         self.adopt_nominal_plan(id);

@@ -325,10 +325,15 @@ impl LedgerState {
         Cow::Owned(claim)
     }
 
+    /// Whether all of it is loaded.
+    pub(super) fn are_resident(&self, needs: &[ResidencyId]) -> bool {
+        needs.iter().all(|id| self.residencies.entry(*id).residence == Residence::Resident)
+    }
+
     pub(super) fn readiness(&self, id: OwnerId) -> Readiness {
         let owner = &self.owners[id.0];
         let residence = |id: &ResidencyId| self.residencies.entry(*id).residence;
-        if owner.needs.iter().all(|id| residence(id) == Residence::Resident) {
+        if self.are_resident(&owner.needs) {
             Readiness::Ready
         } else if owner.pins || owner.needs.iter().any(|id| residence(id) == Residence::Evicting) {
             Readiness::NotYet
