@@ -1,5 +1,5 @@
 //! Jobs that may be served in more than one way, by the wording of the rules: a request is granted by the first plan by
-//! which that is possible. A job that is not admitted may go by any; one in flight, or a part of one, by those of its own
+//! which that is possible (`order` says in which turn they are tried). A job that is not admitted may go by any; one in flight, or a part of one, by those of its own
 //! account that bring along at least what it holds.
 
 use crate::event::At;

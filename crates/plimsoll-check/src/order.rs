@@ -10,6 +10,7 @@ use crate::facts::{Facts, OwnerFacts};
 use crate::moment::Moment;
 use crate::rules::{self, Broken, Rule};
 use crate::setup::{Plan, Setup};
+use crate::shared::Residence;
 use crate::state::State;
 use crate::world::Kind;
 
@@ -25,7 +26,7 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, granted: usize, moments: &
     let facts = facts.with_what_was_asked(state);
     let mine = facts.owners.iter().find(|owner| owner.actor == granted).expect("it was granted something");
     let is_taken = |plan: &&Plan| plan.account == account && plan.choice == state.ledger.choice(id);
-    for plan in setup.plans_left(state, granted).take_while(|plan| !is_taken(plan)) {
+    for plan in in_turn(setup, state, &facts, mine).into_iter().take_while(|plan| !is_taken(plan)) {
         if rules::is_grantable_by(setup, state, &facts, mine, plan) {
             let (mine, choice) = (&setup.names[granted], plan.choice);
             return Err(Broken::new(Rule::Order, format!("{mine} could have been granted by its profile {choice}")));
@@ -41,6 +42,20 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, granted: usize, moments: &
         }
     }
     Ok(())
+}
+
+/// The plans of a waiting owner, as they are tried: an admission by a plan whose residencies are all there comes before one by a
+/// plan that has to load some; what needs none keeps its turn.
+fn in_turn<'s>(setup: &'s Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> Vec<&'s Plan> {
+    let plans: Vec<&Plan> = setup.plans_left(state, waiter.actor).collect();
+    if waiter.goes_with_growth() {
+        return plans;
+    }
+    let is_there = |plan: &&&Plan| plan.needs.iter().all(|need| facts.residencies[*need].stand == Residence::Resident);
+    let needy = || plans.iter().filter(|plan| !plan.needs.is_empty());
+    let mut there_first = needy().filter(is_there).chain(needy().filter(|plan| !is_there(plan)));
+    let turn = |plan: &&'s Plan| if plan.needs.is_empty() { *plan } else { *there_first.next().expect("as many") };
+    plans.iter().map(turn).collect()
 }
 
 fn goes_before(setup: &Setup<'_>, state: &State, facts: &Facts, one: &OwnerFacts, other: &OwnerFacts) -> bool {
