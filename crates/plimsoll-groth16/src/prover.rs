@@ -46,7 +46,7 @@ mod synthesise;
 pub use assemble::{Blinding, Proved};
 pub use b_g2::Openings;
 pub use commit::Committed;
-pub use device::{DEVICE_STAGES, DeviceProver, DeviceProverError, LoadKeyError, OnDevice, ResidentKey};
+pub use device::{DEVICE_STAGES, DeviceProver, DeviceProverError, OnDevice};
 pub use evaluate::Evaluated;
 pub use quotient::Quotient;
 pub use synthesise::Witness;

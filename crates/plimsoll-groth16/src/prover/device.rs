@@ -8,7 +8,7 @@
 //! | [assemble](Prover::assemble) | a worker | |
 //!
 //! So the upload of one proof overlaps the kernels of another, and what is left after the kernels is a worker's. Keys are
-//! residencies: loaded once to each device, kept as long as nobody needs their room more, pinned by every job. Where a
+//! residencies: loaded once to each device, kept as long as nobody needs their room more, pinned by the jobs that go there. Where a
 //! device has no room for the key beside a proof, its points pass through it.
 //!
 //! A job may go by several plans; the ledger grants the first that fits. Should the device turn out to have less memory than
@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use blstrs::Scalar;
 use ff::Field;
-use plimsoll::device::{Device, DeviceError, DeviceSet, LaneCx, LeaseCx, StageError, Staged};
-use plimsoll::ledger::{EnterError, Load, ReserveError, Residency, SubmitError, TooFew};
+use plimsoll::device::{Device, DeviceSet, DriverLane, LaneCx, LeaseCx, Staged};
+use plimsoll::ledger::{ReserveError, Residency};
 use plimsoll::pipeline::{Builder, Failure};
-use plimsoll::{Bytes, Charged, Demand, JobSpec, Ledger, Profile};
+use plimsoll::{Bytes, Charged, Demand, Ledger, Profile};
 
 use super::b_g2::Openings;
 use super::evaluate::Evaluated;
@@ -62,7 +62,7 @@ pub struct DeviceProver<D: DeviceBackend> {
 struct Site<D: DeviceBackend> {
     device: Device<D>,
     plans: Vec<DevicePlan<D::Plan>>,
-    key: Option<Residency<Arc<ResidentKey<D>>>>,
+    key: Option<Residency<Arc<Staged<D>>>>,
 }
 
 impl<D: DeviceBackend> Clone for DeviceProver<D> {
@@ -76,17 +76,6 @@ impl<D: DeviceBackend> Clone for DeviceProver<D> {
             layout: *layout,
             sites: sites.clone(),
         }
-    }
-}
-
-/// A key's points on a device.
-pub struct ResidentKey<D: DeviceBackend> {
-    points: Staged<D>,
-}
-
-impl<D: DeviceBackend> fmt::Debug for ResidentKey<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ResidentKey").field(&self.points).finish()
     }
 }
 
@@ -118,24 +107,6 @@ pub enum DeviceProverError {
     /// The key is no residency of the ledger's.
     #[error(transparent)]
     Residency(#[from] ReserveError),
-}
-
-/// Why a key was not loaded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadKeyError {
-    /// The bytes that pay for it are not there.
-    #[error(transparent)]
-    TooFew(#[from] TooFew),
-    /// No lane.
-    #[error(transparent)]
-    Refused(#[from] SubmitError),
-    /// No lane.
-    #[error(transparent)]
-    Enter(#[from] EnterError),
-    /// The device.
-    #[error("the key could not be loaded to the device")]
-    Device(#[from] StageError<DeviceError>),
 }
 
 impl<D: DeviceBackend> DeviceProver<D> {
@@ -245,40 +216,21 @@ impl<D: DeviceBackend> DeviceProver<D> {
         self.sites.iter().find(|site| site.device.number() == device)
     }
 
-    /// Has each job of a pipeline need the key on the devices, where it is to be resident.
-    pub fn with_keys<In, Out, E>(&self, builder: Builder<In, Out, E>, ledger: &Ledger) -> Builder<In, Out, E>
+    /// Has each job of a pipeline need the key on the device that it goes to, where that is to be resident.
+    pub fn with_keys<In, Out, E>(&self, builder: Builder<In, Out, E>) -> Builder<In, Out, E>
     where
         In: Send + 'static,
         Out: Send + 'static,
         E: Send + 'static,
     {
-        (0..self.sites.len()).fold(builder, |builder, at| {
-            let Some(key) = &self.sites[at].key else { return builder };
-            let (this, ledger) = (self.clone(), ledger.clone());
-            builder.needs(key, move |load| this.load_key(&this.sites[at], &ledger, load))
+        self.sites.iter().fold(builder, |builder, site| {
+            let Some(residency) = &site.key else { return builder };
+            let layout = KeyLayout::new(&self.sizes);
+            let (key, r1cs) = (self.prover.key().clone(), self.prover.r1cs().clone());
+            builder.needs_on(&site.device, residency, move |lane, memory| {
+                copy_key::<D, _>(&key, &r1cs, &layout, &mut |bytes, at| lane.copy_in(bytes, memory, at))
+            })
         })
-    }
-
-    /// Loads the key to a device: on one of its lanes, as a job of its own that holds nothing but the lane.
-    fn load_key(
-        &self,
-        site: &Site<D>,
-        ledger: &Ledger,
-        load: &mut Load<Arc<ResidentKey<D>>>,
-    ) -> Result<Arc<ResidentKey<D>>, LoadKeyError> {
-        let layout = KeyLayout::new(&self.sizes);
-        let reservation = load.take(layout.bytes)?;
-        let profile = Profile::new().stage("load key", Demand::new().on_lane(site.device.number()), Demand::new());
-        let mut job = ledger.submit(JobSpec::new("load key", profile).priority(load.priority()))?;
-        let (key, r1cs) = (self.prover.key().clone(), self.prover.r1cs().clone());
-        let grant = job.enter(0).wait()?;
-        let staged = site.device.stage(grant, move |cx| {
-            let mut buffer = cx.allocate_for(reservation).map_err(|(error, _)| error)?;
-            let mut copy = |bytes: &[u8], at: u64| cx.copy_in(bytes, &mut buffer, at);
-            copy_key::<D>(&key, &r1cs, &layout, &mut copy)?;
-            Ok::<_, DeviceError>(cx.keep(buffer))
-        });
-        Ok(Arc::new(ResidentKey { points: staged.wait()? }))
     }
 
     /// Copies a proof's scalars to the device, and gives back what they were in host memory.
@@ -330,7 +282,7 @@ impl<D: DeviceBackend> DeviceProver<D> {
         let work_memory = cx.allocate(workspace(device), plan.workspace)?;
         let scalars = cx.lend(&staged.scalars)?;
         let key = match &resident {
-            Some(key) => KeyPoints::Resident(cx.lend(&key.points)?, KeyLayout::new(&self.sizes)),
+            Some(key) => KeyPoints::Resident(cx.lend(key)?, KeyLayout::new(&self.sizes)),
             None => KeyPoints::Streamed(self.prover.key()),
         };
         let (domain, basis) = (&self.prover.domain, self.prover.key().h.basis);
@@ -358,12 +310,12 @@ impl<D: DeviceBackend> DeviceProver<D> {
 }
 
 /// Copies a key's parts to where they belong.
-fn copy_key<D: DeviceBackend>(
+fn copy_key<D: DeviceBackend, E>(
     key: &ProvingKey,
     r1cs: &R1cs,
     layout: &KeyLayout,
-    copy: &mut impl FnMut(&[u8], u64) -> Result<(), DeviceError>,
-) -> Result<(), DeviceError> {
+    copy: &mut impl FnMut(&[u8], u64) -> Result<(), E>,
+) -> Result<(), E> {
     for (points, at) in [(&key.h.points, layout.h), (&key.l, layout.l), (&key.a, layout.a), (&key.b_g1, layout.b_g1)] {
         copy(&D::g1(points), at)?;
     }
@@ -372,12 +324,12 @@ fn copy_key<D: DeviceBackend>(
 }
 
 /// Copies which variables the a and b queries' points are for, unless for all.
-fn copy_indices(
+fn copy_indices<E>(
     r1cs: &R1cs,
-    copy: &mut impl FnMut(&[u8], u64) -> Result<(), DeviceError>,
+    copy: &mut impl FnMut(&[u8], u64) -> Result<(), E>,
     index_a: u64,
     index_b: u64,
-) -> Result<(), DeviceError> {
+) -> Result<(), E> {
     /// Copied at once.
     const PART: usize = 1 << 16;
     let mut members = |density: &Density, mut at: u64| {

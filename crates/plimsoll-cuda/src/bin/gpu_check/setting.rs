@@ -119,5 +119,5 @@ fn pipeline(
             Ok(proved)
         });
     // The staging memory first: the key is to go through it.
-    Ok((this.with_keys(staging.with(builder), ledger).build()?, marks))
+    Ok((this.with_keys(staging.with(builder)).build()?, marks))
 }

@@ -184,7 +184,7 @@ fn pipeline<C: TestCircuit + Send + 'static>(
         .device_stage(stage_in, this.devices(), move |cx, evaluated| three.stage_in(cx, evaluated))
         .compute_stage_again(compute, this.devices(), Retry::times(2), move |cx, staged| four.compute(cx, staged))
         .stage(assemble, move |_, openings| Ok(five.prover().assemble(openings, blinding()).proof));
-    this.with_keys(builder, ledger).build().expect("it fits")
+    this.with_keys(builder).build().expect("it fits")
 }
 
 fn card() -> Simulated {
@@ -208,12 +208,16 @@ fn check<C: TestCircuit + Send + 'static>(name: &str, circuit: C, residence: Res
     let snapshot = ledger.snapshot();
     let others: Vec<_> = snapshot.holders.iter().filter(|holder| &*holder.who != "proving key").collect();
     assert!(others.is_empty(), "{name}: {others:?}");
-    let keys = if residence == Residence::Resident { KeyLayout::new(&this.sizes).bytes } else { Bytes::ZERO };
+    let mut with_key = 0;
     for (number, card) in cards.iter().enumerate() {
+        // A device that no proof was made on has not been given the key.
+        let is_there = this.sites[number].key.as_ref().is_some_and(Residency::is_resident);
+        let key = if is_there { KeyLayout::new(&this.sizes).bytes } else { Bytes::ZERO };
         let held = snapshot.space(Space::device(number as u16)).map(|space| space.held);
-        assert_eq!((held, card.stats().allocated_bytes), (Some(keys), keys), "{name}: device {number}");
-        assert!(this.sites[number].key.as_ref().is_none_or(|key| key.is_resident()), "{name}: device {number}");
+        assert_eq!((held, card.stats().allocated_bytes), (Some(key), key), "{name}: device {number}");
+        with_key += usize::from(is_there);
     }
+    assert_eq!(with_key > 0, residence == Residence::Resident, "{name}");
 }
 
 #[test]
@@ -292,4 +296,23 @@ fn a_lost_device_is_a_typed_error_and_nothing_is_left() {
     pipeline.drain();
     let host = ledger.snapshot().space(Space::HOST).map(|space| space.held);
     assert_eq!(host, Some(Bytes::ZERO));
+}
+
+#[test]
+fn a_lost_device_leaves_the_next_proofs_to_the_other_and_the_key_there() {
+    let circuit = Squarings { start: Some(Scalar::from(2)), steps: 20 };
+    let prover = prover(circuit.clone());
+    let expected = prover.prove(&Ledger::unlimited(), circuit.clone(), blinding()).expect("proof").proof;
+    let (set, ledger) = devices(&[card(), card()], Bytes(64 << 20));
+    let this = DeviceProver::with_residence(prover, set, &ledger, Residence::Resident).expect("fits");
+    let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).expect("pool");
+    let pipeline = pipeline(&this, &ledger, &pool);
+    let has_key = || [0, 1].map(|at: usize| this.sites[at].key.as_ref().is_some_and(Residency::is_resident));
+    let prove = || pipeline.submit("proof", circuit.clone()).expect("submitted").wait().expect("proved");
+    assert_eq!(prove(), expected);
+    let first = has_key().iter().position(|has_key| *has_key).expect("it was loaded");
+    assert_eq!(has_key().iter().filter(|has_key| **has_key).count(), 1, "to the device that the proof was made on");
+    this.devices().device(first as u16).expect("it is there").give_up("pulled out");
+    assert_eq!(prove(), expected);
+    assert!(has_key()[1 - first]);
 }
