@@ -27,7 +27,10 @@ if part checks; then
     step faults 60 "$check" faults
     TAIL=24 step conform 300 "$check" conform 0 "${CONFORM_MAX:-20}"
     TAIL=8 step large 300 "$check" large 21 26
-    TAIL=28 step proofs 200 "$check" proofs 4 "${PROOFS_MAX:-20}"
+    mkdir -p "$out/proofs"
+    TAIL=28 step proofs 200 "$check" proofs 4 "${PROOFS_MAX:-20}" "$out/proofs"
+    if [ -x "$here/peer-cuda" ]; then step bellperson 60 "$here/peer-cuda" --verify "$out/proofs"; fi
+    step keys 60 "$check" keys 18
 fi
 if part stream; then
     TAIL=9 step stream-20 200 "$check" stream 20 dense 64 512 1024 2048 4096 8192 16384

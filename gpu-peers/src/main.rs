@@ -1,15 +1,16 @@
 //! Times bellperson's proofs of the circuits that `gpu-check full` proves, with the same key: `peer-… KEY LOG KIND [ROUNDS]`.
 //!
 //! A proof's time is what bellperson logs as `prover time`: from the vectors that synthesis has left in host memory to the
-//! proof. There are two programs because the two ways to use a GPU are features of bellperson that exclude each other.
+//! proof. `peer-cuda --verify DIR` has bellperson verify what `gpu-check proofs LOW HIGH DIR` has left there. There are two programs because the two ways to use a GPU are features of bellperson that exclude each other.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
 use bellperson::groth16::*;
 use blstrs::{Bls12, Scalar};
+use ff::{Field, PrimeField};
 
 #[path = "../../crates/plimsoll-cuda/src/bin/gpu_check/circuits.rs"]
 mod circuits;
@@ -59,10 +60,45 @@ fn parameters(path: PathBuf) -> Result<SuprasealParameters<Bls12>, Failed> {
     Ok(SuprasealParameters::new(path)?)
 }
 
+/// Every proof in a folder.
+fn verify(folder: &Path) -> Result<(), Failed> {
+    let mut count = 0;
+    for entry in folder.read_dir()? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "proof") {
+            continue;
+        }
+        let key = VerifyingKey::<Bls12>::read(File::open(path.with_extension("vk"))?)?;
+        let proof = Proof::<Bls12>::read(File::open(&path)?)?;
+        let inputs = std::fs::read(path.with_extension("inputs"))?;
+        let inputs: Vec<Scalar> = inputs
+            .chunks_exact(32)
+            .map(|bytes| Ok(Option::from(Scalar::from_repr(bytes.try_into()?)).ok_or("an input is no scalar")?))
+            .collect::<Result<_, Failed>>()?;
+        let key = prepare_verifying_key(&key);
+        if !verify_proof(&key, &proof, &inputs)? {
+            return Err(format!("{}: bellperson does not accept it", path.display()).into());
+        }
+        let mut others = inputs;
+        others[0] += Scalar::ONE;
+        if verify_proof(&key, &proof, &others)? {
+            return Err(format!("{}: bellperson accepts it for other inputs", path.display()).into());
+        }
+        count += 1;
+    }
+    println!("bellperson accepts {count} proofs, and none of them for other inputs");
+    if count == 0 { Err("there are no proofs".into()) } else { Ok(()) }
+}
+
 fn main() -> Result<(), Failed> {
     log::set_logger(&Listener).map_err(|error| error.to_string())?;
     log::set_max_level(log::LevelFilter::Info);
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [option, folder] = &args[..]
+        && option == "--verify"
+    {
+        return verify(folder.as_ref());
+    }
     let [key, log, name, rest @ ..] = &args[..] else { return Err("usage: KEY LOG dense|boolean|sha256 [ROUNDS]".into()) };
     let kind = match name.as_str() {
         "dense" => Kind::Dense,

@@ -31,14 +31,15 @@ impl Prover {
     /// # Errors
     /// [`ProveError::Unsatisfied`].
     pub fn evaluate(&self, grant: &mut Grant, witness: Witness) -> Result<Evaluated, ProveError> {
-        let mut product = |matrix: &Matrix| -> Result<SecretVec, ProveError> {
-            let mut values = SecretVec::zeroed(grant, PROVERS, self.domain.size())?;
-            self.r1cs.evaluate(matrix, &witness.assignment, &mut values);
-            Ok(values)
+        // All three at once, as they were granted: so what the ledger has held is what the process has.
+        let mut zeroed = || SecretVec::zeroed(grant, PROVERS, self.domain.size());
+        let (mut a, mut b, mut c) = (zeroed()?, zeroed()?, zeroed()?);
+        let product = |matrix: &Matrix, values: &mut SecretVec| {
+            self.r1cs.evaluate(matrix, &witness.assignment, values);
         };
-        let (a, b) = (product(self.r1cs.a())?, product(self.r1cs.b())?);
+        product(self.r1cs.a(), &mut a);
+        product(self.r1cs.b(), &mut b);
         if self.r1cs.products_implied() {
-            let mut c = SecretVec::zeroed(grant, PROVERS, self.domain.size())?;
             pool::for_each_chunk(&mut c, ROWS_PER_TASK, |first, c| {
                 for (i, c) in c.iter_mut().enumerate() {
                     *c = a[first + i] * b[first + i];
@@ -46,7 +47,7 @@ impl Prover {
             });
             return Ok(Evaluated { witness, a, b, c });
         }
-        let c = product(self.r1cs.c())?;
+        product(self.r1cs.c(), &mut c);
         match first_difference(&a, &b, &c) {
             Some(place) => Err(ProveError::Unsatisfied { constraint: self.first_unsatisfied(&witness, place) }),
             None => Ok(Evaluated { witness, a, b, c }),

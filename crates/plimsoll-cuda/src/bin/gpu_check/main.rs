@@ -7,6 +7,7 @@ use std::time::Instant;
 mod circuits;
 mod conform;
 mod faults;
+mod keys;
 mod memory;
 mod pieces;
 mod prove;
@@ -17,7 +18,9 @@ mod stream;
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// A part's name, what it is, and the part.
-const PARTS: [(&str, &str, fn(&[String]) -> Outcome); 14] = [
+type Part = (&'static str, &'static str, fn(&[String]) -> Outcome);
+
+const PARTS: [Part; 15] = [
     ("info", "what there is", memory::info),
     ("conform", "LOW HIGH: the conformance harness from 2^LOW to 2^HIGH", conform::run),
     ("large", "LOW HIGH: closed forms from 2^LOW to 2^HIGH", conform::large),
@@ -25,7 +28,8 @@ const PARTS: [(&str, &str, fn(&[String]) -> Outcome); 14] = [
     ("pieces", "LOG: what a proof is put together from, each against the processor", pieces::run),
     ("faults", "a neighbour that takes the memory, a context that breaks", faults::run),
     ("architecture", "that a device is refused for which this was not built", faults::architecture),
-    ("proofs", "LOG: proofs of each kind of circuit, verified and equal to the processor's", prove::conform),
+    ("proofs", "LOW HIGH [DIR]: proofs of each kind of circuit, verified and equal to the processor's", prove::conform),
+    ("keys", "LOG: two keys in the room of one", keys::run),
     ("full", "LOG KIND [ROUNDS]: the time of one proof alone (KIND: dense, boolean, sha256)", prove::full),
     ("key", "LOG KIND FILE: a key of the right shape, in bellperson's format, for other provers", prove::key),
     ("stream", "LOG KIND PROOFS MIB…: a stream of proofs under each device budget", stream::run),

@@ -81,7 +81,7 @@ fn touched<P: DevicePoint + PrimeCurveAffine<Scalar = blstrs::Scalar>>(
     let found = device
         .compute(job.enter(0).wait()?, move |cx| {
             let points: Vec<P> = vec![P::generator(); terms as usize];
-            let scalar_bytes: Vec<u8> = scalars.iter().flat_map(|scalar| plimsoll_cuda::scalar_bytes(scalar)).collect();
+            let scalar_bytes: Vec<u8> = scalars.iter().flat_map(plimsoll_cuda::scalar_bytes).collect();
             let staged = cx.upload(plan::abc(0), &scalar_bytes)?;
             let spare = cx.allocate(plan::abc(0), Bytes(256))?;
             let mut buffers = [
@@ -135,7 +135,7 @@ fn quotient_touched(device: &Device<CudaDriver>, ledger: &Ledger) -> Outcome {
             let workspace = cx.allocate(plan::workspace(0), Bytes(workspace_bytes(true) + SPARE))?;
             cx.call(|lane| lane.fill(abc.memory(), PATTERN))?;
             cx.call(|lane| lane.fill(workspace.memory(), PATTERN))?;
-            let bytes: Vec<u8> = scalars.iter().flat_map(|scalar| plimsoll_cuda::scalar_bytes(scalar)).collect();
+            let bytes: Vec<u8> = scalars.iter().flat_map(plimsoll_cuda::scalar_bytes).collect();
             for vector in 0..3 {
                 cx.copy_in(&bytes, &mut abc, vector * len * SCALAR_BYTES)?;
             }

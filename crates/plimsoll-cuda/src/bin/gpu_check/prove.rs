@@ -1,20 +1,22 @@
 //! Whole proofs: right, and how long one takes alone.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::BufWriter;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use blstrs::{G1Affine, G2Affine, Scalar};
+use ff::PrimeField;
 use group::prime::PrimeCurveAffine;
-use plimsoll::Ledger;
 use plimsoll::pipeline::Pacing;
 use plimsoll::pool::{Pool, PoolConfig};
+use plimsoll::{Bytes, Ledger};
 use plimsoll_groth16::backend::Cpu;
 use plimsoll_groth16::device::Residence;
 use plimsoll_groth16::keys::{HBasis, HQuery, ProvingKey, VerifyingKey};
-use plimsoll_groth16::prover::{Blinding, Prover};
+use plimsoll_groth16::prover::{Blinding, Proved, Prover};
 use plimsoll_groth16::r1cs::R1cs;
 use plimsoll_groth16::{PreparedVerifyingKey, setup, verify};
 
@@ -42,7 +44,7 @@ pub(crate) fn kind(args: &[String], at: usize) -> Result<Kind, Failed> {
 }
 
 /// A key that proves: made with a trapdoor, which is what it is for.
-fn real_key(r1cs: &R1cs, pool: &Pool) -> Result<ProvingKey, Failed> {
+pub(crate) fn real_key(r1cs: &R1cs, pool: &Pool) -> Result<ProvingKey, Failed> {
     Ok(pool.install(|| setup::generate(r1cs, &mut rand_core::OsRng, &|_| ControlFlow::Continue(())))?)
 }
 
@@ -107,6 +109,10 @@ pub(crate) fn conform(args: &[String]) -> Outcome {
                         return Err(format!("{what} differ from the processor's").into());
                     }
                     verify(&vk, &proved.proof, &proved.public_inputs)?;
+                    if let Some(folder) = args.get(2) {
+                        let name = format!("{log}-{kind:?}-{residence:?}-{}", proof.0);
+                        leave(Path::new(folder), &name, prover.key(), &proved)?;
+                    }
                 }
             }
             say(&format!("2^{log} {kind:?}: verified and equal (setup {setup:.1} s, processor {cpu:.2} s)"));
@@ -118,7 +124,20 @@ pub(crate) fn conform(args: &[String]) -> Outcome {
 pub(crate) fn prover_of(circuit: Chain) -> Result<Prover, Failed> {
     let r1cs = R1cs::from_circuit(circuit)?;
     let key = shaped_key(&r1cs);
-    Ok(Prover::new(Arc::new(r1cs), Arc::new(key), Arc::new(Cpu::new()))?)
+    let prover = Prover::new(Arc::new(r1cs), Arc::new(key), Arc::new(Cpu::new()))?;
+    Ok(match circuit.kind {
+        // A hash keeps handles to its bits, as the prover assumes of circuits; the others keep next to nothing.
+        Kind::Sha256 => prover,
+        Kind::Dense | Kind::Boolean => prover.with_synthesis_scratch(Bytes::MIB),
+    })
+}
+
+/// For another verifier: the verifying key, the proof and the public inputs, in bellperson's formats.
+fn leave(folder: &Path, name: &str, key: &ProvingKey, proved: &Proved) -> Outcome {
+    key.vk.write(File::create(folder.join(format!("{name}.vk")))?)?;
+    fs::write(folder.join(format!("{name}.proof")), proved.proof.to_bytes())?;
+    let inputs: Vec<u8> = proved.public_inputs.iter().flat_map(|input| input.to_repr()).collect();
+    Ok(fs::write(folder.join(format!("{name}.inputs")), inputs)?)
 }
 
 /// Writes a key of the right shape in bellperson's format, for other provers of the same circuit.

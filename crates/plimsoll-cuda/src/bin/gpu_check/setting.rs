@@ -25,6 +25,7 @@ pub(crate) struct Setting {
     pub(crate) device: Device<CudaDriver>,
     pub(crate) prover: DeviceProver<CudaDriver>,
     pub(crate) pipeline: Proofs,
+    staging: Staging,
     marks: Receiver<Mark>,
 }
 
@@ -60,13 +61,31 @@ impl Setting {
         let ledger = Ledger::new(budget);
         let staging = Staging::new(&driver, lanes, &ledger)?;
         let device = Device::start(0, driver, &ledger, config)?;
+        Self::on(ledger, device, staging, prover, pool, residence, pacing)
+    }
+
+    /// Another circuit and key on the same device.
+    pub(crate) fn beside(&self, prover: &Prover, pool: &Pool, residence: Residence) -> Result<Self, Failed> {
+        let (ledger, device, staging) = (self.ledger.clone(), self.device.clone(), self.staging.clone());
+        Self::on(ledger, device, staging, prover, pool, Some(residence), Pacing::Auto)
+    }
+
+    fn on(
+        ledger: Ledger,
+        device: Device<CudaDriver>,
+        staging: Staging,
+        prover: &Prover,
+        pool: &Pool,
+        residence: Option<Residence>,
+        pacing: Pacing,
+    ) -> Result<Self, Failed> {
         let set = DeviceSet::new([device.clone()]);
         let prover = match residence {
             Some(residence) => DeviceProver::with_residence(prover.clone(), set, &ledger, residence)?,
             None => DeviceProver::new(prover.clone(), set, &ledger)?,
         };
         let (pipeline, marks) = pipeline(&prover, &staging, &ledger, pool, pacing)?;
-        Ok(Self { ledger, device, prover, pipeline, marks })
+        Ok(Self { ledger, device, prover, pipeline, staging, marks })
     }
 
     /// The proofs that were made since this was last asked, in the order in which the device was done with them.
@@ -97,6 +116,8 @@ fn pipeline(
     let threads = pool.threads();
     let [first, rest, one, two, three, four, five] = [(); 7].map(|()| this.clone());
     let (sender, marks) = channel();
+    // Nobody else uses the device, so what is not there now is not there later: then a smaller plan.
+    let again = Retry::times(2).within(Duration::from_millis(100));
     let clock = this.devices().device(0).cloned().ok_or("no device")?;
     let builder = Pipeline::builder(ledger, pool, move |_: &Chain| first.profiles(threads).remove(0))
         .alternatives(move |_| rest.profiles(threads))
@@ -108,7 +129,7 @@ fn pipeline(
             let staging = Instant::now();
             Ok((three.stage_in(cx, evaluated)?, staging))
         })
-        .compute_stage_again(compute, this.devices(), Retry::times(2), move |cx, staged| {
+        .compute_stage_again(compute, this.devices(), again, move |cx, staged| {
             let openings = four.compute(cx, &staged.0)?;
             Ok((openings, staged.1, Instant::now(), clock.driver().busy()))
         })

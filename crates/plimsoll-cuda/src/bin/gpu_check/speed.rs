@@ -45,7 +45,7 @@ pub(crate) fn transforms(args: &[String]) -> Outcome {
             .compute(job.enter(0).wait()?, move |cx| {
                 let mut abc = cx.allocate(plan::abc(0), Bytes(3 * len * SCALAR_BYTES))?;
                 let workspace = cx.allocate(plan::workspace(0), Bytes(workspace_bytes(true)))?;
-                let bytes: Vec<u8> = scalars.iter().flat_map(|scalar| plimsoll_cuda::scalar_bytes(scalar)).collect();
+                let bytes: Vec<u8> = scalars.iter().flat_map(plimsoll_cuda::scalar_bytes).collect();
                 for at in (0..3 * len * SCALAR_BYTES).step_by(bytes.len()) {
                     cx.copy_in(&bytes, &mut abc, at)?;
                 }
@@ -163,7 +163,7 @@ where
             let mut lines = Vec::new();
             let mut uniform = 0.0;
             for (kind, values) in kinds.iter().rev() {
-                let bytes: Vec<u8> = values.iter().flat_map(|scalar| plimsoll_cuda::scalar_bytes(scalar)).collect();
+                let bytes: Vec<u8> = values.iter().flat_map(plimsoll_cuda::scalar_bytes).collect();
                 cx.copy_in(&bytes, &mut scalars, 0)?;
                 let tried = if *kind == "uniform" { &plans[..] } else { std::slice::from_ref(&fastest) };
                 for plan in tried {
