@@ -203,7 +203,7 @@ impl JobSpec {
 
     /// Declares that the job needs a residency if it goes by the profile that was given last: a key that is on this device and
     /// not on the other one, say, or a table without which a slower way goes as well. A job that pins something stays with
-    /// profiles that need the same, until it begins again from its start or [goes smaller](Job::go_smaller). Of the profiles that
+    /// profiles that need the same, until it begins again from its start holding nothing, or [goes smaller](Job::go_smaller). Of the profiles that
     /// need something, those for which all of it is loaded are tried first.
     ///
     /// ```

@@ -8,7 +8,7 @@ use std::time::Duration;
 use plimsoll::device::simulate::{Faults, Simulated, SimulatedLane, SimulatedMemory};
 use plimsoll::device::{DeviceError, DriverError, DriverLane, Staged};
 use plimsoll::ledger::Residency;
-use plimsoll::pipeline::{Pacing, Pipeline, Retry};
+use plimsoll::pipeline::{JobError, Pacing, Pipeline, Retry};
 use plimsoll::pool::{Pool, PoolConfig};
 use plimsoll::{Bytes, Class, Demand, JobSpec, Profile, Space};
 
@@ -223,13 +223,29 @@ fn in_full(error: &dyn Error) -> String {
     error.source().map_or(error.to_string(), |source| format!("{error}: {}", in_full(source)))
 }
 
+/// Adds a number to what the key of the only card says.
+fn reads<F>(cards: &Cards, pool: &Pool, key: &Residency<Key>, fill: F) -> Pipeline<u8, u8, DeviceError>
+where
+    F: Fn(&mut SimulatedLane, &SimulatedMemory) -> Result<(), DriverError> + Send + Sync + 'static,
+{
+    let peak = || Demand::new().on_lease(0).bytes(scratch(0), Bytes(10));
+    let read = key.clone();
+    Pipeline::builder(&cards.ledger, pool, move |_: &u8| Profile::new().stage("read", peak(), Demand::new()))
+        .compute_stage("read", &cards.set, move |cx, number: u8| {
+            let key: Key = cx.grant().pinned(&read).expect("it is pinned").clone();
+            let memory = cx.lend(&key)?;
+            Ok::<_, DeviceError>(memory.read(|key| key[0]) + number)
+        })
+        .needs_on(cards.set.device(0).unwrap(), key, fill)
+        .build()
+        .expect("a pipeline")
+}
+
 #[test]
 fn a_key_that_cannot_be_filled_is_said_to_those_who_need_it_and_takes_nothing() {
     let (cards, attempts) = (Cards::new(40, &[Faults::default()]), Arc::new(AtomicUsize::new(0)));
     let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).unwrap();
     let key = keys(&cards).swap_remove(0);
-    let peak = || Demand::new().on_lease(0).bytes(scratch(0), Bytes(10));
-    let read = key.clone();
     let fill = {
         let attempts = attempts.clone();
         move |lane: &mut SimulatedLane, memory: &SimulatedMemory| match attempts.fetch_add(1, Ordering::Relaxed) {
@@ -238,16 +254,7 @@ fn a_key_that_cannot_be_filled_is_said_to_those_who_need_it_and_takes_nothing() 
             _ => lane.copy_in(&[7; KEY_BYTES as usize], memory, 0),
         }
     };
-    let one = move |_: &u8| Profile::new().stage("read", peak(), Demand::new());
-    let pipeline = Pipeline::builder(&cards.ledger, &pool, one)
-        .compute_stage("read", &cards.set, move |cx, number: u8| {
-            let key: Key = cx.grant().pinned(&read).expect("it is pinned").clone();
-            let memory = cx.lend(&key)?;
-            Ok::<_, DeviceError>(memory.read(|key| key[0]) + number)
-        })
-        .needs_on(cards.set.device(0).unwrap(), &key, fill)
-        .build()
-        .expect("a pipeline");
+    let pipeline = reads(&cards, &pool, &key, fill);
     let run = || pipeline.submit("job", 1).unwrap().wait().map_err(|error| in_full(&error));
     let takes_nothing = |neighbours: u64| {
         cards.ledger.quiesce(Duration::MAX).expect("nothing is held");
@@ -266,6 +273,31 @@ fn a_key_that_cannot_be_filled_is_said_to_those_who_need_it_and_takes_nothing() 
     }
     assert_eq!(run(), Ok(8));
     assert_eq!(attempts.load(Ordering::Relaxed), 3);
+    drop((pipeline, key));
+    cards.assert_clean();
+}
+
+#[test]
+fn a_key_whose_job_was_cancelled_while_it_was_filled_is_there_for_the_next() {
+    let (cards, fills) = (Cards::new(40, &[Faults::default()]), Arc::new(AtomicUsize::new(0)));
+    let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).unwrap();
+    let key = keys(&cards).swap_remove(0);
+    let meet = Arc::new(Barrier::new(2));
+    let (inside, counted) = (meet.clone(), fills.clone());
+    let pipeline = reads(&cards, &pool, &key, move |lane, memory| {
+        inside.wait();
+        counted.fetch_add(1, Ordering::Relaxed);
+        inside.wait();
+        lane.copy_in(&[7; KEY_BYTES as usize], memory, 0)
+    });
+    let first = pipeline.submit("first", 1).unwrap();
+    meet.wait();
+    first.cancel();
+    assert!(matches!(first.wait(), Err(JobError::Cancelled { .. })));
+    let second = pipeline.submit("second", 2).unwrap();
+    meet.wait();
+    assert_eq!(second.wait().unwrap(), 9);
+    assert_eq!(fills.load(Ordering::Relaxed), 1);
     drop((pipeline, key));
     cards.assert_clean();
 }
