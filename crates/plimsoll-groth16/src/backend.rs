@@ -150,6 +150,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
         false
     }
 
+    /// What went otherwise than foreseen so far and was made up for, in words, for reports.
+    fn remarks(&self) -> Option<String> {
+        None
+    }
+
     /// The scratch of [`Backend::ntt`] over a domain of `n` points.
     fn ntt_scratch_bytes(&self, n: usize, threads: usize) -> u64;
 

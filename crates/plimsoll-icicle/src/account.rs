@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll::Bytes;
 use plimsoll_groth16::backend::CurveGroup;
 
 /// Thousandths: predictions as they are.
@@ -49,6 +50,36 @@ pub struct Learned {
     pub correction_g1: u64,
     /// The same in G2.
     pub correction_g2: u64,
+}
+
+impl Learned {
+    /// What of it is worth telling, in words.
+    pub fn remarks(&self) -> Option<String> {
+        let mut all = Vec::new();
+        if self.undersized > 0 {
+            let most = Bytes(self.undersized_bytes_peak);
+            all.push(format!(
+                "{} of {} calls took more than predicted, {most} at the most",
+                self.undersized, self.calls
+            ));
+        }
+        if self.overdrawn_bytes_peak > 0 {
+            all.push(format!("the device was {} over its budget", Bytes(self.overdrawn_bytes_peak)));
+        }
+        if self.squeezed > 0 {
+            all.push(format!(
+                "{} calls found less free than there should be: somebody else uses the device",
+                self.squeezed
+            ));
+        }
+        if self.out_of_memory > 0 {
+            all.push(format!("{} calls were out of memory and made again", self.out_of_memory));
+        }
+        if self.leaked_bytes > 0 {
+            all.push(format!("failed calls have leaked {}", Bytes(self.leaked_bytes)));
+        }
+        (!all.is_empty()).then(|| all.join("; "))
+    }
 }
 
 impl Account {
@@ -146,6 +177,28 @@ mod tests {
         let learned = account.learned();
         assert_eq!((learned.correction_g1, learned.calls, learned.undersized), (1300, 4, 2));
         assert_eq!(learned.undersized_bytes_peak, 30);
+    }
+
+    #[test]
+    fn what_is_worth_telling_is_told() {
+        let account = Account::new();
+        assert_eq!(account.saw(CurveGroup::G1, 100, 1000, 90), 0);
+        assert_eq!(account.learned().remarks(), None);
+        account.saw(CurveGroup::G1, 100, 1000, 130);
+        account.overdrawn(7 << 20);
+        account.squeezed();
+        account.failed(CurveGroup::G1, 1000);
+        account.leaked(3 << 20);
+        let text = account.learned().remarks().expect("all of it");
+        for part in [
+            "1 of 2 calls took more than predicted",
+            "7.00 MiB over",
+            "1 calls found less",
+            "out of memory",
+            "leaked 3.00 MiB",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 
     #[test]

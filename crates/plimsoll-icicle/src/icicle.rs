@@ -281,6 +281,10 @@ impl Backend for Icicle {
         true
     }
 
+    fn remarks(&self) -> Option<String> {
+        self.inner.account.learned().remarks()
+    }
+
     fn ntt_scratch_bytes(&self, _n: usize, _threads: usize) -> u64 {
         0
     }

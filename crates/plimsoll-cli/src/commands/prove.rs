@@ -99,6 +99,9 @@ pub fn run(args: &Prove) -> Result<(), Failure> {
     if held > Bytes::ZERO {
         return Err(Failure::new(Exit::Internal, format!("{held} were never given back; the proof is written")));
     }
+    if let Some(remarks) = plan.chosen.backend.remarks() {
+        console::warn(format!("{}: {remarks}", plan.chosen.backend.name()));
+    }
     let report = Report {
         input: &input.path,
         bytes: input.bytes,

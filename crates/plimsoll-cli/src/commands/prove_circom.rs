@@ -80,6 +80,9 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
     if held > Bytes::ZERO {
         return Err(Failure::new(Exit::Internal, format!("{held} were never given back; the proofs are written")));
     }
+    if let Some(remarks) = chosen.backend.remarks() {
+        console::warn(format!("{}: {remarks}", chosen.backend.name()));
+    }
     let report = Report {
         zkey,
         witnesses: &witnesses,

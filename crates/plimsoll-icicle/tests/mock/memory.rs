@@ -116,6 +116,24 @@ fn calls_that_do_not_fit_together_wait_for_each_other() {
     mock.assert_empty();
 }
 
+/// One call that does not fit whole is made in pieces, with the window and the terms that the ledger has granted.
+#[test]
+fn a_call_that_does_not_fit_whole_is_cut() {
+    for (budget, cut) in [(64 * MIB, false), (5 * MIB / 2, true)] {
+        let mock = Mock::new();
+        mock.set("silent", 1).set("memory", budget as i64);
+        let icicle = mock.icicle(budget);
+        let before = mock.get("calls:msm");
+        let scalars = vec![Scalar::from(3); 5000];
+        let sum = icicle.msm_g1(&vec![G1Affine::generator(); 5000], &scalars, &mut scratch()).expect("in pieces");
+        assert_eq!(sum, G1Affine::generator() * Scalar::from(15_000));
+        let calls = mock.get("calls:msm") - before;
+        assert_eq!(calls > 1, cut, "{calls} calls within {budget} bytes");
+        assert_eq!(icicle.learned().out_of_memory, 0);
+        mock.assert_used_well();
+    }
+}
+
 /// The same without a ledger in between: that the test above could fail.
 #[test]
 fn the_same_calls_made_freely_run_out_of_memory() {
@@ -153,7 +171,7 @@ fn a_prediction_that_was_too_small_is_counted_and_learned() {
     let mock = Mock::new();
     let icicle = mock.icicle(900 * MIB);
     multiply(&icicle).expect("room");
-    assert_eq!(icicle.learned().correction_g1, 1000);
+    assert_eq!((icicle.learned().correction_g1, icicle.remarks()), (1000, None));
     // Far beyond the steps of the pool.
     mock.set("scratch", 200_000);
     multiply(&icicle).expect("there is room on the device all the same");
@@ -161,6 +179,8 @@ fn a_prediction_that_was_too_small_is_counted_and_learned() {
     assert_eq!((learned.undersized, learned.out_of_memory), (1, 0));
     assert!(learned.correction_g1 > 1000 && learned.correction_g2 == 1000, "{learned:?}");
     assert!(learned.undersized_bytes_peak > 0);
+    let remarks = icicle.remarks().expect("it is reported");
+    assert!(remarks.contains("1 of 2 calls took more than predicted"), "{remarks}");
     let peak = icicle.ledger().snapshot().space(Space::device(0)).expect("budgeted").peak.0;
     let used = mock.get("peak") as u64;
     assert!(used <= peak, "{used} were used while {peak} were booked");
