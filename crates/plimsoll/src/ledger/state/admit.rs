@@ -154,7 +154,11 @@ impl LedgerState {
         let age = self.age(id);
         let turns = self.turns(id);
         for turn in 0..self.plan_count(id) {
-            self.adopt_plan(id, turns.get(turn).copied().unwrap_or(turn));
+            let at = turns.get(turn).copied().unwrap_or(turn);
+            if self.cannot_fit(id, at) {
+                continue;
+            }
+            self.adopt_plan(id, at);
             let wholly_urgent = self.is_wholly_urgent(id);
             let exempt = if wholly_urgent { Some(Vec::new()) } else { self.may_pass(id) };
             let Some(exempt) = exempt else {

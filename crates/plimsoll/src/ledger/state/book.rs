@@ -15,6 +15,9 @@
 //! after each. The order in which they are tried does not matter (`safety`), and of those that are alike all can finish as soon as
 //! one can. So a check costs as much as there are kinds of them, not as many as they are.
 //!
+//! What residencies hold is locked for as long as a needy owner pins it: those who need nothing end first, and with the last
+//! of the needy that pin it, it comes back. So each entry of the needy says what they pin.
+//!
 //! In debug builds, and so in every test, each answer is compared with that of `safety::is_safe`.
 
 use smallvec::SmallVec;
@@ -22,6 +25,8 @@ use smallvec::SmallVec;
 use super::accounts::Component;
 use super::amounts::{Amounts, ComponentId, digest};
 use super::owner::{Owner, OwnerId, Phase};
+use super::owners::Owners;
+use super::residency::{Residencies, ResidencyId};
 use super::{LedgerState, safety};
 
 /// What the safety check needs to know, derived from the owners.
@@ -43,6 +48,12 @@ pub(super) struct Book {
     left: Vec<u32>,
 }
 
+/// What needs are pinned by an owner.
+type PinnedIds = SmallVec<[ResidencyId; 2]>;
+
+/// A residency while the check ends one owner after another: how many of the needy pin it, and what comes back with the last.
+type Pinned<'a> = SmallVec<[(ResidencyId, u64, &'a Amounts); 4]>;
+
 /// How many refused admissions are remembered.
 const REFUSED: usize = 4;
 
@@ -63,6 +74,8 @@ struct Needy {
     need: Amounts,
     /// What each returns when it has ended.
     returns: Amounts,
+    /// The residencies that each pins.
+    pins: PinnedIds,
 }
 
 /// The needy, by a number of what they need and return.
@@ -75,11 +88,15 @@ struct Alike {
 
 impl Alike {
     /// Counts one more. Returns the number of those that it is one of.
-    fn add(&mut self, need: Amounts, returns: Amounts) -> u64 {
+    fn add(&mut self, need: Amounts, returns: Amounts, pins: PinnedIds) -> u64 {
         let mut number = digest(&[&need, &returns]);
+        for pin in &pins {
+            number = (number ^ pin.index() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        let is_alike = |other: &Needy| other.need == need && other.returns == returns && other.pins == pins;
         loop {
             match self.numbers.iter().position(|other| *other == number) {
-                Some(at) if self.needy[at].need == need && self.needy[at].returns == returns => {
+                Some(at) if is_alike(&self.needy[at]) => {
                     self.needy[at].count += 1;
                     return number;
                 }
@@ -87,7 +104,7 @@ impl Alike {
                 Some(_) => number = number.wrapping_add(1),
                 None => {
                     self.numbers.push(number);
-                    self.needy.push(Needy { count: 1, need, returns });
+                    self.needy.push(Needy { count: 1, need, returns, pins });
                     return number;
                 }
             }
@@ -139,7 +156,8 @@ impl Book {
             for (at, held) in owner.held.iter() {
                 returns.add(at, held.saturating_sub(owner.leaves.of(at)));
             }
-            part.needy = Some(self.needy.add(need, returns));
+            let pins = if owner.pins && !mutant!("book-without-pins") { owner.needs.clone() } else { PinnedIds::new() };
+            part.needy = Some(self.needy.add(need, returns, pins));
         }
         self.parents += usize::from(part.is_parent);
         part.locked.iter().for_each(|(at, amount)| self.locked[at as usize] += amount);
@@ -157,19 +175,38 @@ impl Book {
     }
 
     /// Whether everything in flight can be finished one after another.
-    fn is_safe(&mut self, components: &[Component]) -> bool {
+    fn is_safe(&mut self, components: &[Component], residencies: &Residencies, owners: &Owners) -> bool {
         let Book { needy, locked, aside, most_needed, free, left, .. } = self;
         let needy = &needy.needy;
+        // First what stays locked when all who need nothing have ended.
         free.clear();
+        free.extend_from_slice(locked);
+        let mut pinned = Pinned::new();
+        for (index, entry) in &residencies.entries {
+            let id = ResidencyId(index);
+            let pinning = needy.iter().filter(|needy| needy.pins.contains(&id)).map(|needy| needy.count).sum();
+            match (entry.owner.map(|owner| &owners[owner.0].held), pinning) {
+                (Some(held), 0) => held.iter().for_each(|(at, bytes)| free[at as usize] -= bytes),
+                // A load that is only tried has no owner yet, and its bytes are in nobody's name.
+                (None, 1..) => entry.amounts.iter().for_each(|(at, bytes)| free[at as usize] += bytes),
+                _ => {}
+            }
+            if pinning > 0 {
+                pinned.push((id, pinning, entry.owner.map_or(&entry.amounts, |owner| &owners[owner.0].held)));
+            }
+        }
         let mut enough = true;
         for (at, component) in components.iter().enumerate() {
-            // What is set aside must be free now, before anybody ends.
-            if component.limit < component.held || component.limit - component.held < aside[at] {
+            // What is set aside must be free now, before anybody ends; what nobody pins can go without anybody's progress.
+            let held = component.held.saturating_sub(component.reclaimable);
+            if component.limit < held || component.limit - held < aside[at] {
                 return false;
             }
-            let after_all_that_need_nothing = component.limit - locked[at] - aside[at];
+            let Some(after_all_that_need_nothing) = (component.limit - aside[at]).checked_sub(free[at]) else {
+                return false;
+            };
             enough &= after_all_that_need_nothing >= most_needed[at];
-            free.push(after_all_that_need_nothing);
+            free[at] = after_all_that_need_nothing;
         }
         if enough {
             return true;
@@ -187,10 +224,17 @@ impl Book {
             }
             let before = left.len();
             left.retain(|at| {
-                let Needy { need, returns, count } = &needy[*at as usize];
+                let Needy { need, returns, count, pins } = &needy[*at as usize];
                 let can_finish = need.iter().all(|(at, amount)| amount <= free[at as usize]);
                 if can_finish {
                     returns.iter().for_each(|(at, amount)| free[at as usize] += amount * count);
+                    for pin in pins {
+                        let of = pinned.iter_mut().find(|of| of.0 == *pin).expect("what is pinned exists");
+                        of.1 -= count;
+                        if of.1 == 0 {
+                            of.2.iter().for_each(|(at, bytes)| free[at as usize] += bytes);
+                        }
+                    }
                 }
                 !can_finish
             });
@@ -246,7 +290,7 @@ impl LedgerState {
         if let Some(id) = also {
             self.book.update(id.0, Some(&self.owners[id.0]), true);
         }
-        let safe = self.book.is_safe(&self.accounts.components);
+        let safe = self.book.is_safe(&self.accounts.components, &self.residencies, &self.owners);
         debug_assert_eq!(safe, self.is_safe_at_length(also), "the book and the check from the start differ");
         safe
     }
@@ -254,7 +298,7 @@ impl LedgerState {
     /// Whether the state is safe as far as the book alone can tell, which has no entry for what was just charged.
     pub(super) fn is_safe_by_the_book(&mut self) -> bool {
         self.update_book();
-        self.is_kept_in_the_book() && self.book.is_safe(&self.accounts.components)
+        self.is_kept_in_the_book() && self.book.is_safe(&self.accounts.components, &self.residencies, &self.owners)
     }
 
     /// The same from the start, as `safety` has it.
@@ -263,9 +307,9 @@ impl LedgerState {
         safety::is_safe(&self.accounts.components, |component| component.limit, owners, self.pins())
     }
 
-    /// Whether the book knows all that counts for safety: it knows nothing of residencies, nor of parts in flight.
+    /// Whether the book knows all that counts for safety: it knows nothing of parts in flight.
     fn is_kept_in_the_book(&self) -> bool {
-        !self.has_residencies() && self.book.parents == 0
+        self.book.parents == 0
     }
 
     pub(super) fn update_book(&mut self) {
@@ -288,7 +332,8 @@ impl LedgerState {
             return false;
         }
         self.update_book();
-        if !self.is_kept_in_the_book() {
+        // An admission that pins other residencies is no larger or smaller than this one.
+        if !self.is_kept_in_the_book() || self.has_residencies() {
             return false;
         }
         let (takes, need) = self.takes_and_needs(id, more);

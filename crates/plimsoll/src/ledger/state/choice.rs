@@ -21,8 +21,8 @@ use smallvec::SmallVec;
 use super::accounts::{AccountId, Accounts, Kind};
 use super::amounts::Amounts;
 use super::family::FamilyBefore;
-use super::owner::{Declared, OwnerId};
-use super::residency::ResidencyId;
+use super::owner::{Declared, OwnerId, Want};
+use super::residency::{Readiness, ResidencyId};
 use super::{Granted, LedgerState, Outcome};
 use crate::ledger::error::SubmitError;
 use crate::ledger::job::JobSpec;
@@ -39,6 +39,8 @@ pub(super) struct Plan {
     /// The claim when stage i is the next or the current one: the most that is held from i on, by the job itself and by
     /// those of its parts for which the profile makes room.
     pub(super) claims: Vec<Amounts>,
+    /// What the job itself holds at most in each stage.
+    peaks: Vec<Amounts>,
     /// What the job leaves behind.
     pub(super) leaves: Amounts,
     /// The residencies that a job needs which goes by it, in order.
@@ -51,6 +53,7 @@ pub(super) type Needs = SmallVec<[ResidencyId; 2]>;
 impl Plan {
     fn of(profile: &Profile, choice: usize, account: AccountId, accounts: &mut Accounts) -> Result<Plan, Kind> {
         let mut claims = Vec::with_capacity(profile.stages().len());
+        let mut peaks = Vec::with_capacity(profile.stages().len());
         let mut claim = Amounts::default();
         for stage in profile.stages().iter().rev() {
             let own = vector(&stage.peak, account, accounts)?;
@@ -68,8 +71,10 @@ impl Plan {
             }
             claim.raise_to(&all_leave);
             claims.push(claim.clone());
+            peaks.push(own);
         }
         claims.reverse();
+        peaks.reverse();
         // Slots come back with the end, whatever the last stage keeps: only bytes are left behind.
         let mut leaves = Amounts::default();
         for (resource, amount) in profile.stages().last().into_iter().flat_map(|stage| stage.keep.iter()) {
@@ -77,7 +82,14 @@ impl Plan {
                 accounts.add(account, resource, amount, &mut leaves)?;
             }
         }
-        Ok(Plan { profile: profile.clone(), choice, account, claims, leaves, needs: Needs::new() })
+        Ok(Plan { profile: profile.clone(), choice, account, claims, peaks, leaves, needs: Needs::new() })
+    }
+
+    /// Forgets what it would need of some components.
+    pub(super) fn forget(&mut self, lost: &[u32]) {
+        for amounts in self.claims.iter_mut().chain(&mut self.peaks).chain([&mut self.leaves]) {
+            amounts.retain(|component| !lost.contains(&component));
+        }
     }
 
     /// The whole claim less what is left behind: what it needs beside the place where its leavings will be.
@@ -325,10 +337,13 @@ impl LedgerState {
     pub(super) fn try_grant_by_any_plan(&mut self, id: OwnerId) -> Option<Granted> {
         let count = self.plan_count(id);
         if count == 1 {
-            return self.try_grant(id);
+            return if self.cannot_fit(id, 0) { None } else { self.try_grant(id) };
         }
         let was_in_flight = self.owners[id.0].in_flight();
         for at in 0..count {
+            if self.cannot_fit(id, at) {
+                continue;
+            }
             let Some(before) = self.change_plan(id, at) else { continue };
             let granted = self.try_grant(id);
             if granted.is_some() {
@@ -345,6 +360,29 @@ impl LedgerState {
             }
         }
         None
+    }
+
+    /// Whether it is plain to see that a waiting job's stage does not fit by one of its plans: by component, less its peak
+    /// than what is held is free. What it really needs is no less: of one class more may be held than the peak, but that does not
+    /// pay for another.
+    pub(super) fn cannot_fit(&self, id: OwnerId, at: usize) -> bool {
+        if mutant!("chunked-acquisition") || mutant!("lease-outside-vector") {
+            return false;
+        }
+        let owner = &self.owners[id.0];
+        let Declared::Job { plans, .. } = &owner.declared else { return false };
+        let Some(Want::Stage(stage)) = owner.waiting.as_ref().map(|waiting| waiting.want) else { return false };
+        // Who is admitted to a load is not asked for its stage yet.
+        let needs = &plans.all[at].needs;
+        if !needs.is_empty() && (*needs != owner.needs || self.readiness(id) != Readiness::Ready) {
+            return false;
+        }
+        plans.all[at].peaks[stage].iter().any(|(of, peak)| {
+            let component = self.accounts.component(of);
+            let probing = self.residencies.probing && !mutant!("cannot-fit-beside-what-can-go");
+            let reclaimable = if probing { component.reclaimable } else { 0 };
+            peak.saturating_sub(owner.held.of(of)) > component.free() + reclaimable
+        })
     }
 
     /// Lets a job that waits for a stage go by another plan, if what it holds allows that. Whoever grants the request

@@ -73,13 +73,18 @@ impl LedgerState {
         })
     }
 
-    /// Evicts what the first request needs that only eviction can serve, and what holds up a lowered limit.
-    pub(super) fn make_room(&mut self) {
+    /// Whether anything could go, or is going.
+    pub(super) fn may_make_room(&self) -> bool {
         let can_go = |(index, entry): (usize, &Entry)| {
             let goes = matches!(entry.residence, Residence::Evicting) || entry.can_be_evicted();
             goes && !self.is_pinned(ResidencyId(index))
         };
-        if !self.residencies.entries.iter().any(can_go) {
+        self.residencies.entries.iter().any(can_go)
+    }
+
+    /// Evicts what the first request needs that only eviction can serve, and what holds up a lowered limit.
+    pub(super) fn make_room(&mut self) {
+        if !self.may_make_room() {
             return;
         }
         self.make_room_below_targets();

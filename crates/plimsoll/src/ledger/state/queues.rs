@@ -436,21 +436,24 @@ impl LedgerState {
     /// were looked at when the last event ended, nothing has been returned since, and one more that waits, or is
     /// served, makes it no easier for anybody.
     pub(super) fn settle_request(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
-        if self.has_residencies() {
-            // A request may have room made for it.
+        if self.may_make_room() {
+            // It may have room made for it.
             return self.settle(out);
         }
+        let was_in_flight = self.is_in_flight(id);
+        let mut admitted_to_load = false;
         if !self.recheck {
             let granted = match self.is_short(id) {
                 true => None,
                 false if self.is_growth(id) => self.try_grant_by_any_plan(id),
                 false => self.try_admit(id).0,
             };
+            admitted_to_load = granted.is_none() && self.is_in_flight(id) != was_in_flight;
             out.extend(granted.map(|granted| Outcome::Granted(id, granted)));
         }
         // What is retained with this grant may leave too little for others that wait; a job that changed its plan may have
-        // left more.
-        if self.recheck || self.changed_plan {
+        // left more; and what is being loaded for one need not be paid for by another that needs it.
+        if self.recheck || self.changed_plan || admitted_to_load {
             self.settle(out);
         }
     }

@@ -246,10 +246,7 @@ impl Owner {
     /// Forgets what it held, claimed and would have left in these components.
     fn forget_lost(&mut self, lost: &SmallVec<[u32; 4]>) {
         let forget = |amounts: &mut Amounts| amounts.retain(|component| !lost.contains(&component));
-        let forget_plan = |plan: &mut Plan| {
-            plan.claims.iter_mut().for_each(forget);
-            forget(&mut plan.leaves);
-        };
+        let forget_plan = |plan: &mut Plan| plan.forget(lost);
         for amounts in [&mut self.held, &mut self.claim, &mut self.leaves, &mut self.family.inherits] {
             forget(amounts);
         }
