@@ -34,6 +34,7 @@ mod evict;
 mod explain;
 mod family;
 mod flight;
+mod layouts;
 mod light;
 mod line;
 mod loads;
@@ -62,6 +63,7 @@ use self::book::Book;
 use self::choice::Plan;
 pub use self::family::Parent;
 use self::flight::InFlight;
+use self::layouts::Layouts;
 pub use self::light::Mark;
 use self::line::Line;
 pub use self::owner::OwnerId;
@@ -172,6 +174,8 @@ pub struct LedgerState {
     /// How often a job began again.
     restarted: u64,
     residencies: Residencies,
+    /// Derived from profiles and accounts.
+    layouts: Layouts,
     record: Record,
 }
 
@@ -190,6 +194,7 @@ impl LedgerState {
             accounts: Accounts::new(budget),
             owners: Owners::default(),
             book: Book::default(),
+            layouts: Layouts::default(),
             quick: Quick::default(),
             retained_owners: 0,
             in_flight: InFlight::default(),

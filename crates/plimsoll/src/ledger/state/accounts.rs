@@ -102,13 +102,16 @@ pub(super) struct Accounts {
     lost: SmallVec<[u16; 2]>,
     /// Children's accounts that serve again (`children`).
     pub(super) closed: Vec<AccountId>,
+    /// Counted up when anything may be charged to other components than before.
+    revision: u64,
 }
 
 impl Accounts {
     pub(super) fn new(budget: &Budget) -> Accounts {
         let (components, accounts, reserves) = (Vec::new(), Vec::new(), Vec::new());
         let (unlimited, lost) = (budget.unlimited, SmallVec::new());
-        let mut accounts = Accounts { components, accounts, reserves, unlimited, lost, closed: Vec::new() };
+        let mut accounts =
+            Accounts { components, accounts, reserves, unlimited, lost, closed: Vec::new(), revision: 0 };
         accounts.open(None, "".into(), budget);
         accounts
     }
@@ -138,6 +141,7 @@ impl Accounts {
             let shared = own.into_iter().filter(|&(kind, _)| self.own(urgent, kind).is_none());
             let shared: SmallVec<[_; 4]> = shared.collect();
             self.accounts[urgent.0 as usize].own.extend(shared);
+            self.revision += 1;
             self.accounts[id.0 as usize].urgent = Some(urgent);
         }
         id
@@ -165,6 +169,7 @@ impl Accounts {
             retired,
         });
         self.accounts[account.0 as usize].own.push((kind, id));
+        self.revision += 1;
         id
     }
 
@@ -267,6 +272,7 @@ impl Accounts {
         let component = self.add_component(account, kind, limit);
         if let Some(urgent) = self.urgent(account) {
             self.accounts[urgent.0 as usize].own.push((kind, component));
+            self.revision += 1;
         }
     }
 
@@ -309,6 +315,11 @@ impl Accounts {
         Ok(())
     }
 
+    /// As long as this is the same, a resource is charged to the same components of an account.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
     pub(super) fn any_lost(&self) -> bool {
         !self.lost.is_empty()
     }
@@ -326,6 +337,7 @@ impl Accounts {
     /// Takes a lost device's components off the books. Returns them.
     pub(super) fn lose(&mut self, device: u16) -> SmallVec<[ComponentId; 4]> {
         self.lost.push(device);
+        self.revision += 1;
         let mut lost = SmallVec::new();
         for (id, component) in self.components.iter_mut().enumerate() {
             if component.kind.device() == Some(device) {

@@ -16,6 +16,8 @@
 //!   for good (`go_smaller`). Others it would have to pin, and perhaps to load, and nobody has made room for that.
 //! - *A plan whose claim is above a limit drops out* for as long as it is. A job of which no plan is left never fits.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::accounts::{AccountId, Accounts, Kind};
@@ -27,6 +29,7 @@ use super::{Granted, LedgerState, Outcome};
 use crate::ledger::error::SubmitError;
 use crate::ledger::job::JobSpec;
 use crate::ledger::residency::Need;
+use crate::profile::StageProfile;
 use crate::{Demand, Profile, Resource};
 
 /// A profile, laid out over the components of one account.
@@ -50,8 +53,23 @@ pub(super) struct Plan {
 /// Residencies that are needed together.
 pub(super) type Needs = SmallVec<[ResidencyId; 2]>;
 
+/// What a plan is made from.
+#[derive(Clone, Copy)]
+pub(super) struct Ask<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) choice: usize,
+    pub(super) account: AccountId,
+    pub(super) needs: &'a [ResidencyId],
+}
+
 impl Plan {
-    fn of(profile: &Profile, choice: usize, account: AccountId, accounts: &mut Accounts) -> Result<Plan, Kind> {
+    /// Lays a profile out.
+    ///
+    /// # Errors
+    ///
+    /// The kind that the root has no room for at all.
+    pub(super) fn of(ask: Ask<'_>, accounts: &mut Accounts) -> Result<Plan, Kind> {
+        let Ask { profile, choice, account, needs } = ask;
         let mut claims = Vec::with_capacity(profile.stages().len());
         let mut peaks = Vec::with_capacity(profile.stages().len());
         let mut claim = Amounts::default();
@@ -60,7 +78,7 @@ impl Plan {
             let mut all_leave = Amounts::default();
             let mut largest = Amounts::default();
             for parts in &stage.parts {
-                let part = Plan::of(&parts.profile, 0, account, accounts)?;
+                let part = Plan::of(Ask { profile: &parts.profile, choice: 0, account, needs: &[] }, accounts)?;
                 for (component, leaves) in part.leaves.iter() {
                     all_leave.add(component, leaves.saturating_mul(parts.count));
                 }
@@ -82,7 +100,7 @@ impl Plan {
                 accounts.add(account, resource, amount, &mut leaves)?;
             }
         }
-        Ok(Plan { profile: profile.clone(), choice, account, claims, peaks, leaves, needs: Needs::new() })
+        Ok(Plan { profile: profile.clone(), choice, account, claims, peaks, leaves, needs: needs.into() })
     }
 
     /// Forgets what it would need of some components.
@@ -113,7 +131,7 @@ fn vector(demand: &Demand, account: AccountId, accounts: &mut Accounts) -> Resul
 /// The plans of one job, in order of preference; at least one.
 #[derive(Clone, Debug)]
 pub(super) struct Plans {
-    all: SmallVec<[Box<Plan>; 1]>,
+    all: SmallVec<[Arc<Plan>; 1]>,
     /// The one that it goes by.
     at: usize,
     /// The one that it goes by until it is admitted.
@@ -176,7 +194,7 @@ impl Plans {
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Plan> {
-        self.all.iter_mut().map(|plan| &mut **plan)
+        self.all.iter_mut().map(Arc::make_mut)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Plan> {
@@ -207,13 +225,18 @@ impl LedgerState {
     /// Lays out all profiles of a job, over the urgent reserve as well where it may use that.
     pub(super) fn plans_of(&mut self, account: AccountId, spec: &JobSpec) -> Result<Plans, SubmitError> {
         let name = &spec.name;
-        let mut all: SmallVec<[Box<Plan>; 1]> = SmallVec::new();
+        let mut all: SmallVec<[Arc<Plan>; 1]> = SmallVec::new();
         let (mut unbudgeted, mut lost, mut known) = (None, None, Needs::new());
         let urgent = (spec.urgent && spec.parent.is_none()).then(|| self.accounts.urgent(account)).flatten();
         for (choice, profile) in std::iter::once(&spec.profile).chain(&spec.alternatives).enumerate() {
-            profile.check().map_err(|source| SubmitError::Profile { job: name.clone(), source })?;
-            let stages = |profile: &Profile| profile.stages().iter().map(|stage| stage.name).collect::<Vec<_>>();
-            if stages(profile) != stages(&spec.profile) {
+            if !self.layouts.knows(profile) {
+                profile.check().map_err(|source| SubmitError::Profile { job: name.clone(), source })?;
+            }
+            let same_stages = || {
+                let name = |stage: &StageProfile| stage.name;
+                profile.stages().iter().map(name).eq(spec.profile.stages().iter().map(name))
+            };
+            if choice > 0 && !same_stages() {
                 return Err(SubmitError::OtherStages { job: name.clone(), choice });
             }
             let needs = spec.needs_of(choice);
@@ -223,10 +246,11 @@ impl LedgerState {
                 continue;
             }
             for account in urgent.into_iter().chain([account]) {
-                match Plan::of(profile, choice, account, &mut self.accounts) {
+                let ask = Ask { profile, choice, account, needs: &needs };
+                match self.layouts.of(ask, &mut self.accounts) {
                     Ok(plan) => {
                         known.extend_from_slice(&needs);
-                        all.push(Box::new(Plan { needs: needs.clone(), ..plan }));
+                        all.push(plan);
                     }
                     // The budget has no such device, say: this one cannot be chosen.
                     Err(kind) => unbudgeted = unbudgeted.or(Some(kind)),
