@@ -325,11 +325,18 @@ impl LedgerState {
         let owner = &self.owners[id.0];
         if owner.in_flight() {
             // What it kept beyond its profile may have eaten up the room of classes that come later.
-            let account = owner.account;
-            let mut needed = owner.held.clone();
-            for (resource, missing) in owner.missing(Want::Stage(stage)) {
-                self.accounts.add(account, resource, missing, &mut needed).expect("charged before, at submission");
-            }
+            let needed = match owner.needed(stage) {
+                Some(needed) => needed.clone(),
+                None => {
+                    let (account, mut needed) = (owner.account, owner.held.clone());
+                    for (resource, missing) in owner.missing(Want::Stage(stage)) {
+                        self.accounts
+                            .add(account, resource, missing, &mut needed)
+                            .expect("charged before, at submission");
+                    }
+                    needed
+                }
+            };
             let owner = &self.owners[id.0];
             if let Some((component, needed)) =
                 needed.iter().find(|&(component, needed)| needed > owner.claim.of(component))

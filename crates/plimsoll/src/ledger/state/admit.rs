@@ -320,6 +320,21 @@ impl LedgerState {
     pub(super) fn more_of(&mut self, id: OwnerId) -> Amounts {
         let owner = &self.owners[id.0];
         let want = owner.waiting.as_ref().expect("it waits").want;
+        let laid_out = match want {
+            Want::Stage(stage) => owner.needed(stage),
+            Want::More(..) => None,
+        };
+        if let Some(mut more) = laid_out.cloned() {
+            more.sub_up_to(&owner.held);
+            debug_assert_eq!(more, self.more_at_length(id, want), "the plan and the profile differ");
+            return more;
+        }
+        self.more_at_length(id, want)
+    }
+
+    /// The same, resource by resource.
+    fn more_at_length(&mut self, id: OwnerId, want: Want) -> Amounts {
+        let owner = &self.owners[id.0];
         let (account, missing) = (owner.account, owner.missing(want));
         let mut more = Amounts::default();
         for (resource, amount) in missing {

@@ -43,7 +43,7 @@ pub(super) struct Plan {
     /// those of its parts for which the profile makes room.
     pub(super) claims: Vec<Amounts>,
     /// What the job itself holds at most in each stage.
-    peaks: Vec<Amounts>,
+    pub(super) peaks: Vec<Amounts>,
     /// What the job leaves behind.
     pub(super) leaves: Amounts,
     /// The residencies that a job needs which goes by it, in order.

@@ -243,6 +243,15 @@ impl Owner {
         self.phase == Phase::InFlight
     }
 
+    /// All that a job holds when it is in a stage, by component, as it was laid out. `None` where it holds more of something than the
+    /// stage's peak, so that this is not all.
+    pub(super) fn needed(&self, stage: usize) -> Option<&Amounts> {
+        let Declared::Job { plans, .. } = &self.declared else { return None };
+        let peak = &plans.profile().stages()[stage].peak;
+        let within = self.holdings.iter().all(|&(resource, held)| held <= peak.of(resource));
+        within.then(|| &plans.current().peaks[stage])
+    }
+
     /// What the waiting request needs beyond what is held, by resource.
     pub(super) fn missing(&self, want: Want) -> SmallVec<[(Resource, u64); 4]> {
         match want {

@@ -162,14 +162,15 @@ impl Times {
     }
 
     /// The same for a sum of anything else by class and stage, its mean alone.
-    pub(super) fn mean_of(&self, of: impl Fn(u32, usize, &StageTimes) -> f64) -> f64 {
+    pub(super) fn mean_of<F: Fn(usize, &StageTimes) -> f64>(&self, of_class: impl Fn(u32) -> F) -> f64 {
         let (mut weight, mut mean) = (0.0, 0.0);
         for work in &self.works {
             if work.stages.iter().any(|times| times.run.count() == 0) {
                 continue;
             }
             weight += work.share;
-            let sum: f64 = work.stages.iter().enumerate().map(|(stage, times)| of(work.class, stage, times)).sum();
+            let of = of_class(work.class);
+            let sum: f64 = work.stages.iter().enumerate().map(|(stage, times)| of(stage, times)).sum();
             mean += work.share * sum;
         }
         if weight > 0.0 { mean / weight } else { 0.0 }

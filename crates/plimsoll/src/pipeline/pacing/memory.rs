@@ -3,6 +3,7 @@
 //! More jobs than that would not only wait: what is made ahead takes the room in which the jobs before it multiply, and so
 //! fewer of those run side by side. The ledger keeps all of them able to finish; that they finish soon is decided here.
 
+use super::estimate::StageTimes;
 use super::{Pacer, Rope};
 use crate::{Bytes, Space};
 
@@ -44,11 +45,15 @@ impl Rooms {
         let room = |(&space, &limit): (&Space, &u64)| {
             // Bytes by time, over the time: a mean over the stages that are picked, in the present mix of jobs.
             let mean = |picked: &dyn Fn(usize) -> bool| {
-                let area = times.mean_of(|class, stage, times| match pacer.bytes.get(&(class, space)) {
-                    Some(peaks) if picked(stage) => peaks[stage] as f64 * times.held().mean,
-                    _ => 0.0,
+                let area = times.mean_of(|class| {
+                    let peaks = pacer.bytes.get(&(class, space));
+                    move |stage, times: &StageTimes| match peaks {
+                        Some(peaks) if picked(stage) => peaks[stage] as f64 * times.held().mean,
+                        _ => 0.0,
+                    }
                 });
-                let time = times.mean_of(|_, stage, times| if picked(stage) { times.held().mean } else { 0.0 });
+                let time =
+                    times.mean_of(|_| |stage, times: &StageTimes| if picked(stage) { times.held().mean } else { 0.0 });
                 if time > 0.0 { area / time } else { 0.0 }
             };
             let base = mean(&|stage| !inner.iter().any(|rope| rope.spans(stage)));

@@ -24,18 +24,22 @@ pub(super) const TOKENS_MAX: u64 = 1 << 20;
 /// assert!((erlang_b(2, 1.0) - 0.2).abs() < 1e-12);
 /// ```
 pub fn erlang_b(servers: u64, load: f64) -> f64 {
-    (1..=servers).fold(1.0, |blocked, n| load * blocked / (n as f64 + load * blocked))
+    // By its inverse, 1 + n/load · the one before: each step waits for a product and a sum, not for a division.
+    let step = 1.0 / load;
+    1.0 / (1..=servers).fold(1.0, |inverse, n| 1.0 + n as f64 * step * inverse)
 }
 
 /// The number of servers with which [`erlang_b`] falls to `loss`, interpolated between whole numbers.
 fn servers_for(load: f64, loss: f64) -> f64 {
-    let (mut servers, mut blocked) = (0.0, 1.0);
+    let (step, enough) = (1.0 / load, 1.0 / loss);
+    let (mut servers, mut inverse) = (0.0, 1.0);
     while servers < TOKENS_MAX as f64 {
-        let next = load * blocked / (servers + 1.0 + load * blocked);
-        if next <= loss {
+        let next = 1.0 + (servers + 1.0) * step * inverse;
+        if next >= enough {
+            let (blocked, next) = (1.0 / inverse, 1.0 / next);
             return servers + (blocked - loss) / (blocked - next);
         }
-        (servers, blocked) = (servers + 1.0, next);
+        (servers, inverse) = (servers + 1.0, next);
     }
     servers
 }
