@@ -2,6 +2,13 @@
 //
 // sppark's own `NTTParameters` allocates its tables by itself, on every device of the process; here they are filled by the
 // same kernels where the caller says. The coset's shift is any scalar, not only the generator that sppark is built with.
+//
+// `step_shape`, `steps_of`, `forward_step`, `inverse_step` and `pc_bit_reverse` follow the launchers of sppark 0.1.16
+// (ntt/ntt.cuh, ntt/kernels/ct_mixed_radix_narrow.cu, ntt/kernels/gs_mixed_radix_narrow.cu), and have been changed: streams,
+// tables and errors are handed in and out, and sizes end at 2^28. Of those parts:
+// Copyright Supranational LLC
+// Licensed under the Apache License, Version 2.0, see LICENSE-APACHE for details.
+// SPDX-License-Identifier: Apache-2.0
 #include "common.cuh"
 
 #include <cassert>

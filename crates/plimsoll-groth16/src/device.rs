@@ -294,7 +294,8 @@ pub trait DeviceBackend: Driver + Sized {
     /// Points as the device has them, 192 bytes each.
     fn g2(points: &[G2Affine]) -> Cow<'_, [u8]>;
 
-    /// Makes the quotient and the sums. The scalars are used up by it, and erased at the end.
+    /// Makes the quotient and the sums. The scalars are used up by it, and erased at the end, also where it fails: nobody calls
+    /// it again with the same ones.
     ///
     /// # Errors
     ///

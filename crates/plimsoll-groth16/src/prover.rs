@@ -126,6 +126,16 @@ pub enum ProveError {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// A stage was run again on scalars that a run before it, which failed, has used up on the device.
+    #[error(
+        "the proof's scalars on the device were used up by a run that failed; the job can only begin again from its start \
+         (`Builder::from_start`)"
+    )]
+    UsedUp {
+        /// Why that run failed.
+        #[source]
+        cause: DeviceError,
+    },
     /// The flag of [`Prover::with_stop`] is set.
     #[error("the proof was stopped")]
     Stopped,

@@ -13,7 +13,9 @@
 //!
 //! A job may go by several plans; the ledger grants the first that fits. Should the device turn out to have less memory than
 //! it promised, because somebody else uses it, the stage is run again, and at last with a smaller plan; what was staged in
-//! stays where it is.
+//! stays where it is. That ends where the device begins to compute: the scalars are used up by it, so a run belongs to the one
+//! that takes them. What fails after that is told as it is, and a job that can begins again
+//! [from its start](Builder::from_start); a second run on the same scalars is refused ([`ProveError::UsedUp`]).
 
 use std::cell::RefCell;
 use std::fmt;
@@ -22,7 +24,7 @@ use std::time::Duration;
 
 use blstrs::Scalar;
 use ff::Field;
-use plimsoll::device::{Device, DeviceSet, DriverLane, LaneCx, LeaseCx, Staged};
+use plimsoll::device::{Device, DeviceError, DeviceSet, DriverLane, LaneCx, LeaseCx, NotAdopted, Staged};
 use plimsoll::ledger::{ReserveError, Residency};
 use plimsoll::pipeline::{Builder, Failure};
 use plimsoll::{Bytes, Charged, Demand, Ledger, Profile};
@@ -81,14 +83,27 @@ impl<D: DeviceBackend> Clone for DeviceProver<D> {
 
 /// A proof's scalars on a device, waiting for its lease.
 pub struct OnDevice<D: DeviceBackend> {
-    scalars: Staged<D>,
+    scalars: RefCell<Scalars<D>>,
     /// Taken when the device is done with them.
     public_inputs: RefCell<Option<Charged<Vec<Scalar>>>>,
 }
 
+/// The scalars are there for one run that begins.
+enum Scalars<D: DeviceBackend> {
+    Staged(Staged<D>),
+    /// A run has taken them.
+    Taken,
+    /// A run has taken them and failed.
+    UsedUp(DeviceError),
+}
+
 impl<D: DeviceBackend> fmt::Debug for OnDevice<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OnDevice").field(&self.scalars).finish()
+        let mut tuple = f.debug_tuple("OnDevice");
+        match self.scalars.try_borrow().as_deref() {
+            Ok(Scalars::Staged(staged)) => tuple.field(staged).finish(),
+            _ => tuple.finish_non_exhaustive(),
+        }
     }
 }
 
@@ -258,14 +273,16 @@ impl<D: DeviceBackend> DeviceProver<D> {
             let mut copy = |bytes: &[u8], at: u64| cx.copy_in(bytes, &mut buffer, at);
             copy_indices(r1cs, &mut copy, layout.index_a, layout.index_b)?;
         }
-        Ok(OnDevice { scalars: cx.keep(buffer), public_inputs: RefCell::new(Some(public_inputs)) })
+        let scalars = RefCell::new(Scalars::Staged(cx.keep(buffer)));
+        Ok(OnDevice { scalars, public_inputs: RefCell::new(Some(public_inputs)) })
     }
 
     /// Makes the quotient and the multiplications, with the fastest plan that was granted.
     ///
     /// # Errors
     ///
-    /// As the device says. After [`Failure::OutOfMemory`] it can be called again: nothing has begun then.
+    /// As the device says. It can be called again with the same scalars as long as the device has not begun to compute, and is
+    /// [`ProveError::UsedUp`] after that.
     pub fn compute(&self, cx: &mut LeaseCx<'_, D>, staged: &OnDevice<D>) -> Result<Openings, ProveError> {
         let device = cx.device();
         let site = self.site(device).ok_or(ProveError::Stopped)?;
@@ -280,7 +297,6 @@ impl<D: DeviceBackend> DeviceProver<D> {
         let passing = cx.allocate(points(device), plan.points)?;
         let bucket_memory = cx.allocate(buckets(device), plan.buckets)?;
         let work_memory = cx.allocate(workspace(device), plan.workspace)?;
-        let scalars = cx.lend(&staged.scalars)?;
         let key = match &resident {
             Some(key) => KeyPoints::Resident(cx.lend(key)?, KeyLayout::new(&self.sizes)),
             None => KeyPoints::Streamed(self.prover.key()),
@@ -291,19 +307,34 @@ impl<D: DeviceBackend> DeviceProver<D> {
             // The points carry it.
             HBasis::OddCosetLagrange => Scalar::ONE,
         };
+        // From here on they are this run's.
+        let taken = match staged.scalars.replace(Scalars::Taken) {
+            Scalars::Staged(taken) => taken,
+            Scalars::Taken => return Err(ProveError::Stopped),
+            Scalars::UsedUp(cause) => {
+                staged.scalars.replace(Scalars::UsedUp(cause.clone()));
+                return Err(ProveError::UsedUp { cause });
+            }
+        };
+        let scalars = cx.adopt(taken).map_err(|NotAdopted { error, staged: back }| {
+            staged.scalars.replace(Scalars::Staged(back));
+            *error
+        })?;
         let work = DeviceWork {
             sizes: self.sizes,
             domain,
             factor: &factor,
             coefficients: basis == HBasis::PowersOfTau,
-            scalars,
+            scalars: scalars.memory(),
             layout: self.layout,
             key,
             points: passing.memory(),
             buckets: bucket_memory.memory(),
             workspace: work_memory.memory(),
         };
-        let sums = cx.call(|lane| D::prove(lane, &plan.plan, work))?;
+        let sums = cx.call(|lane| D::prove(lane, &plan.plan, work)).inspect_err(|error| {
+            staged.scalars.replace(Scalars::UsedUp(error.clone()));
+        })?;
         let public_inputs = staged.public_inputs.borrow_mut().take().ok_or(ProveError::Stopped)?;
         Ok(Openings { h_and_l: sums.h_and_l, a: sums.a, b_g1: sums.b_g1, b_g2: sums.b_g2, public_inputs })
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective};
 use ff::PrimeField;
 use group::Group;
-use plimsoll::device::simulate::{CardSpec, Simulated, SimulatedLane, SimulatedMemory};
+use plimsoll::device::simulate::{CardSpec, Faults, Simulated, SimulatedLane, SimulatedMemory};
 use plimsoll::device::{DeviceConfig, DriverError};
-use plimsoll::pipeline::{Pipeline, Retry};
+use plimsoll::pipeline::{JobError, Pipeline, Retry};
 use plimsoll::pool::{Pool, PoolConfig};
 use plimsoll::{Budget, Class, Reservation, Space};
 
@@ -51,8 +51,11 @@ impl DeviceBackend for Simulated {
         work.workspace.write(|bytes| bytes.resize(*room as usize, 1));
         let uses = [work.scalars, work.buckets, work.workspace, work.points];
         let mut sums = None;
-        lane.kernel(Duration::from_millis(1), &uses, || sums = Some(compute(&work)))?;
+        // As on a real one, what has failed is known when it is waited for.
+        let kernel = lane.kernel(Duration::from_millis(1), &uses, || sums = Some(compute(&work)));
+        let done = kernel.and_then(|()| lane.synchronise());
         work.scalars.write(|bytes| bytes.fill(0));
+        done?;
         sums.ok_or(DriverError::Failed { message: "the kernel was not run".to_owned() })
     }
 }
@@ -171,6 +174,16 @@ fn pipeline<C: TestCircuit + Send + 'static>(
     ledger: &Ledger,
     pool: &Pool,
 ) -> Pipeline<C, Proof, ProveError> {
+    pipeline_of(this, ledger, pool, false)
+}
+
+/// Where a stage on the device fails, it is run again from its input, or the job from its start.
+fn pipeline_of<C: TestCircuit + Send + 'static>(
+    this: &DeviceProver<Simulated>,
+    ledger: &Ledger,
+    pool: &Pool,
+    from_start: bool,
+) -> Pipeline<C, Proof, ProveError> {
     let [synthesise, evaluate, stage_in, compute, assemble] = DEVICE_STAGES;
     let threads = pool.threads();
     let (first, rest) = (this.clone(), this.clone());
@@ -182,8 +195,9 @@ fn pipeline<C: TestCircuit + Send + 'static>(
         .stage(synthesise, move |cx, circuit| one.prover().synthesise(cx.grant(), circuit))
         .stage(evaluate, move |cx, witness| two.prover().evaluate(cx.grant(), witness))
         .device_stage(stage_in, this.devices(), move |cx, evaluated| three.stage_in(cx, evaluated))
-        .compute_stage_again(compute, this.devices(), Retry::times(2), move |cx, staged| four.compute(cx, staged))
-        .stage(assemble, move |_, openings| Ok(five.prover().assemble(openings, blinding()).proof));
+        .compute_stage_again(compute, this.devices(), Retry::times(2), move |cx, staged| four.compute(cx, staged));
+    let builder = if from_start { builder.from_start(Retry::times(2)) } else { builder };
+    let builder = builder.stage(assemble, move |_, openings| Ok(five.prover().assemble(openings, blinding()).proof));
     this.with_keys(builder).build().expect("it fits")
 }
 
@@ -279,6 +293,53 @@ fn a_neighbour_on_the_card_means_a_smaller_plan() {
         .expect("it fits");
     let proof = pipeline.submit("proof", circuit).expect("submitted").wait();
     assert_eq!(proof.expect("the smaller plan fits"), expected);
+}
+
+/// A card that refuses one call.
+fn refusing(call: u64) -> Simulated {
+    let faults = Faults { refused_at: Some(call), ..Faults::default() };
+    Simulated::new(CardSpec { memory: Bytes::GIB, faults, ..CardSpec::default() })
+}
+
+/// Each call of the device in turn is refused, those inside of `prove` among them, when the scalars are no more what they were.
+#[test]
+fn a_refused_call_means_an_error_or_the_right_proof() {
+    let circuit = Squarings { start: Some(Scalar::from(2)), steps: 20 };
+    let prover = prover(circuit.clone());
+    let expected = prover.prove(&Ledger::unlimited(), circuit.clone(), blinding()).expect("proof").proof;
+    let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).expect("pool");
+    let prove = |card: &Simulated, residence, from_start: bool| {
+        let (set, ledger) = devices(std::slice::from_ref(card), Bytes(64 << 20));
+        let this = DeviceProver::with_residence(prover.clone(), set, &ledger, residence).expect("fits");
+        let pipeline = pipeline_of(&this, &ledger, &pool, from_start);
+        let outcome = pipeline.submit("proof", circuit.clone()).expect("submitted").wait();
+        pipeline.drain();
+        drop((pipeline, this));
+        let held = ledger.snapshot().spaces.iter().map(|space| space.held.0).sum::<u64>();
+        assert_eq!((held, card.stats().freed_in_use), (0, 0));
+        (outcome, card.stats().calls)
+    };
+    for residence in [Residence::Resident, Residence::Streamed] {
+        let (outcome, calls) = prove(&card(), residence, false);
+        assert_eq!(outcome.expect("no fault"), expected);
+        let (mut used_up, mut retried, mut restarted) = (0, 0, 0);
+        for call in 3..=calls {
+            let from_input = prove(&refusing(call), residence, false).0;
+            let from_start = prove(&refusing(call), residence, true).0;
+            for proof in [&from_input, &from_start].into_iter().flatten() {
+                assert_eq!(proof, &expected, "{residence:?}: call {call}");
+            }
+            if let Err(JobError::Stage { source: ProveError::UsedUp { cause }, .. }) = &from_input {
+                assert!(matches!(cause, DeviceError::Driver { .. }), "{residence:?}: call {call}: {cause}");
+                used_up += 1;
+                restarted += usize::from(from_start.is_ok());
+            }
+            retried += usize::from(from_input.is_ok());
+        }
+        // The kernel, and what waits for it; the stage's three allocations before.
+        assert_eq!((used_up, restarted), (2, 2), "{residence:?}");
+        assert!(retried >= 3, "{residence:?}: {retried}");
+    }
 }
 
 #[test]
