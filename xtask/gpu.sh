@@ -36,7 +36,7 @@ if part stream; then
     TAIL=9 step stream-20 200 "$check" stream 20 dense 64 512 1024 2048 4096 8192 16384
     TAIL=7 step stream-22 200 "$check" stream 22 dense 24 1024 2048 4096 8192 16384
 fi
-if part pile-up; then TAIL=5 step pile-up 120 "$check" pile-up 20 dense 128 4096; fi
+if part pile-up; then TAIL=5 step pile-up 200 "$check" pile-up 20 dense 192 512; fi
 if part peers; then
     for circuit in "17 dense" "18 boolean" "18 sha256" "20 dense" "20 boolean" "20 sha256" "22 dense"; do
         # Two words.

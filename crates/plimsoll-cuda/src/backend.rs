@@ -96,9 +96,11 @@ impl Cuda {
         }
         let refused = |message: String| BackendError::Device { operation, message };
         let mut job = self.ledger.submit(spec).map_err(|error| match error {
-            SubmitError::NeverFits { .. } => {
-                BackendError::DeviceOutOfMemory { operation, wanted: 0, free: self.budget }
+            SubmitError::NeverFits(why) if why.place.kind.device() == Some(self.device.number()) => {
+                let free = why.limit.saturating_sub(why.retained);
+                BackendError::DeviceOutOfMemory { operation, wanted: why.claim, free }
             }
+            // Pinned memory for staging, say, which is not the device's.
             other => refused(other.to_string()),
         })?;
         let not_entered = |error: EnterError| match self.device.loss() {

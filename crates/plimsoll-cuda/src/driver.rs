@@ -100,6 +100,8 @@ pub(crate) struct Shared {
     arena: Lock<Arena>,
     tables: Range<u64>,
     memory: Allocation,
+    /// For erasing what is given back.
+    eraser: Stream,
     /// Nanoseconds for which proofs have kept the device computing.
     busy: AtomicU64,
     /// The staging memory, while somebody keeps it.
@@ -123,6 +125,15 @@ impl Shared {
 
     fn staging(&self) -> Option<Arc<Area>> {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    /// Erases a part of the arena that nothing uses any more, and waits for it. A context that is broken says no: then nobody
+    /// reads there again.
+    fn erase(&self, at: u64, bytes: u64) {
+        let _ = raw::with_selected(self.device, || {
+            self.eraser.fill(self.base() + at, 0, bytes)?;
+            self.eraser.synchronise()
+        });
     }
 
     pub(crate) fn tables(&self) -> NttTables {
@@ -165,6 +176,7 @@ impl CudaDriver {
             arena: Lock::new(arena),
             tables: tables..tables + bytes,
             memory,
+            eraser: Stream::new()?,
             busy: AtomicU64::new(0),
             staging: Lock::default(),
         };
@@ -259,11 +271,15 @@ impl Driver for CudaDriver {
 }
 
 /// A piece of a device's arena.
+///
+/// Unless it was allocated for points, what a witness was or what was computed from it may be there: it is erased before the
+/// bytes are anybody else's, whatever became of the job. Whoever drops it has waited for what uses it.
 #[derive(Debug)]
 pub struct Piece {
     shared: Arc<Shared>,
     at: u64,
     bytes: u64,
+    secret: bool,
 }
 
 impl Piece {
@@ -306,6 +322,9 @@ impl Part<'_> {
 
 impl Drop for Piece {
     fn drop(&mut self) {
+        if self.secret && self.bytes > 0 {
+            self.shared.erase(self.at, self.bytes);
+        }
         self.shared.lock().release(self.at, self.bytes);
     }
 }
@@ -344,11 +363,11 @@ impl CudaLane {
         })
     }
 
-    /// A piece of the arena.
+    /// A piece of the arena, for nothing secret.
     fn take(&self, bytes: u64, end: End) -> Result<Piece, DriverError> {
         let allocated = self.shared.lock().allocate(bytes, end);
         match allocated {
-            Ok(at) => Ok(Piece { shared: self.shared.clone(), at, bytes }),
+            Ok(at) => Ok(Piece { shared: self.shared.clone(), at, bytes, secret: false }),
             Err(NoRoom { wanted, largest, .. }) => Err(DriverError::OutOfMemory {
                 wanted: plimsoll::Bytes(wanted),
                 // In pieces there may be more.
@@ -442,9 +461,9 @@ impl CudaLane {
     }
 
     /// Copies to the device in one of the lane's streams, by way of the staging memory if there is any.
-    pub(crate) fn send(&self, address: u64, from: &[u8], stream: &Stream) -> Result<(), CudaError> {
+    pub(crate) fn send(&self, address: u64, from: &[u8], secret: bool, stream: &Stream) -> Result<(), CudaError> {
         match self.shared.staging() {
-            Some(area) => area.send(self.number, address, from, stream),
+            Some(area) => area.send(self.number, address, from, secret, stream),
             None => stream.copy_in(address, from),
         }
     }
@@ -500,13 +519,16 @@ impl DriverLane for CudaLane {
 
     fn allocate(&mut self, paid: Paid) -> Result<Piece, DriverError> {
         // Scalars wait for the lease, beside each other; what a lease works with comes and goes together, below the keys.
-        let end = if paid.class().name() == "device.abc" { End::Bottom } else { End::Top };
-        self.take(paid.bytes().0, end)
+        let class = paid.class().name();
+        let end = if class == "device.abc" { End::Bottom } else { End::Top };
+        let mut piece = self.take(paid.bytes().0, end)?;
+        piece.secret = class != "device.points";
+        Ok(piece)
     }
 
     fn copy_in(&mut self, from: &[u8], to: &Piece, at: u64) -> Result<(), DriverError> {
         let address = to.address(at, from.len() as u64)?;
-        self.send(address, from, &self.streams[0]).map_err(|e| self.failed(e))
+        self.send(address, from, to.secret, &self.streams[0]).map_err(|e| self.failed(e))
     }
 
     fn copy_out(&mut self, from: &Piece, at: u64, to: &mut [u8]) -> Result<(), DriverError> {
@@ -518,6 +540,9 @@ impl DriverLane for CudaLane {
         let mut outcome = Ok(());
         for stream in self.streams.iter().chain([&self.copies]) {
             outcome = outcome.and(stream.synchronise());
+        }
+        if let Some(area) = self.shared.staging() {
+            area.wipe(self.number);
         }
         outcome.map_err(|e| self.failed(e))
     }

@@ -179,7 +179,7 @@ impl CudaLane {
     pub fn msm_finish<P: DevicePoint>(&mut self, pending: PendingMsm) -> Result<P::Projective, DriverError> {
         let PendingMsm { stream, result, windows, window_bits } = pending;
         let stream = &self.streams[stream];
-        let sums = P::projective_from(windows as usize, &mut |bytes| {
+        let mut sums = P::projective_from(windows as usize, &mut |bytes| {
             stream.copy_out(bytes, result).map_err(|e| self.failed(e))
         })?;
         let mut sum = P::Projective::identity();
@@ -189,6 +189,9 @@ impl CudaLane {
             }
             sum += window;
         }
+        // They tell of the scalars.
+        sums.fill(P::Projective::identity());
+        zeroize::optimization_barrier(&*sums);
         Ok(sum)
     }
 
@@ -227,10 +230,12 @@ impl CudaLane {
                     1 => {}
                     _ => self.copies.wait(&self.consumed[side])?,
                 }
-                self.send(buffer, bytes, &self.copies)?;
-                self.arrived[side].record(&self.copies)?;
                 let stream = &self.streams[stream];
+                // From here on the stream has nothing to do but wait, also while this thread fills staging memory.
                 self.clock.marks(stream)?;
+                // Points are no secret.
+                self.send(buffer, bytes, false, &self.copies)?;
+                self.arrived[side].record(&self.copies)?;
                 stream.wait(&self.arrived[side])?;
                 self.clock.marks(stream)?;
                 work.chunk(stream, chunk, buffer)?;

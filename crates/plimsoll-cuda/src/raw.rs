@@ -6,7 +6,10 @@
 //! which is written and freed only after the copy from it is done. Streams and events are CUDA's handles, which any thread
 //! may use.
 
+use std::cell::Cell;
 use std::ffi::CStr;
+use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use plimsoll::{Charged, Reservation};
@@ -81,6 +84,7 @@ pub(crate) fn properties(device: u16) -> Result<Properties, CudaError> {
     };
     // SAFETY: the pointer is to a local of the type that the C side declares.
     check("asking what the device is", unsafe { ffi::pc_properties_of(device.into(), &mut raw) })?;
+    SELECTED.set(Some(device));
     // SAFETY: the C side ends the name with a zero within the array.
     let name = unsafe { CStr::from_ptr(raw.name.as_ptr()) }.to_string_lossy().into_owned();
     Ok(Properties {
@@ -95,9 +99,27 @@ pub(crate) fn properties(device: u16) -> Result<Properties, CudaError> {
     })
 }
 
+thread_local! {
+    /// The device that this thread has selected, if any.
+    static SELECTED: Cell<Option<u16>> = const { Cell::new(None) };
+}
+
 pub(crate) fn select(device: u16) -> Result<(), CudaError> {
     // SAFETY: takes any number.
-    check("selecting the device", unsafe { ffi::pc_select(device.into()) })
+    check("selecting the device", unsafe { ffi::pc_select(device.into()) })?;
+    SELECTED.set(Some(device));
+    Ok(())
+}
+
+/// Calls `f` with a device selected, and leaves the thread with what it had selected: for what may be dropped on another
+/// device's lane.
+pub(crate) fn with_selected<R>(device: u16, f: impl FnOnce() -> Result<R, CudaError>) -> Result<R, CudaError> {
+    let before = SELECTED.get();
+    let result = select(device).and_then(|()| f());
+    match before {
+        Some(other) if other != device => select(other).and(result),
+        _ => result,
+    }
 }
 
 pub(crate) fn has_kernels() -> Result<(), CudaError> {
@@ -137,9 +159,10 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         // A lost device says no, and then there is nothing to free.
-        let _ = select(self.device);
-        // SAFETY: it came from `pc_alloc`, and is freed once. CUDA waits for what uses it.
-        let _ = check("freeing device memory", unsafe { ffi::pc_free(self.address as ffi::Pointer) });
+        let _ = with_selected(self.device, || {
+            // SAFETY: it came from `pc_alloc`, and is freed once. CUDA waits for what uses it.
+            check("freeing device memory", unsafe { ffi::pc_free(self.address as ffi::Pointer) })
+        });
     }
 }
 
@@ -296,13 +319,27 @@ impl Drop for Event {
 const HUGE_PAGE: usize = 2 << 20;
 
 /// Pages of this process, registered with CUDA for fast copies, and what pays for them.
-#[derive(Debug)]
 pub(crate) struct Registered {
-    /// Erased before it is freed: witnesses have passed through it.
-    memory: Vec<u8>,
+    device: u16,
     first: *mut u8,
     bytes: usize,
+    /// Given up where CUDA does not let go of the pages.
+    pages: ManuallyDrop<Pages>,
+}
+
+/// Freed first, returned after.
+struct Pages {
+    /// Empty as far as Rust is concerned: what is in its capacity is reached through pointers only. Witnesses pass through there.
+    memory: Vec<u8>,
     _paid: Reservation,
+}
+
+impl fmt::Debug for Registered {
+    /// Nothing of what is in it: that is secret, and being written by others.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, bytes, .. } = self;
+        f.debug_struct("Registered").field("device", device).field("bytes", bytes).finish_non_exhaustive()
+    }
 }
 
 // SAFETY: the memory is reached through slots only, each of which is the only one to its part.
@@ -316,19 +353,23 @@ impl Registered {
         bytes.next_multiple_of(HUGE_PAGE) + HUGE_PAGE
     }
 
-    /// Registers memory that was allocated with [`Registered::allocation_bytes`] of capacity.
-    pub(crate) fn new(memory: Charged<Vec<u8>>, bytes: usize) -> Result<Self, CudaError> {
-        let (mut memory, paid) = memory.into_parts();
+    /// Registers memory that was allocated with [`Registered::allocation_bytes`] of capacity, with the selected device, whose
+    /// number this is.
+    pub(crate) fn new(device: u16, memory: Charged<Vec<u8>>, bytes: usize) -> Result<Self, CudaError> {
+        // At once in the order in which they are to go, should this end early.
+        let mut pages = Pages::of(memory);
         let bytes = bytes.next_multiple_of(HUGE_PAGE);
-        assert!(memory.capacity() >= bytes + HUGE_PAGE, "room for the alignment");
-        let offset = memory.as_ptr().align_offset(HUGE_PAGE);
-        advise_huge(memory.as_mut_ptr().wrapping_add(offset), bytes);
-        // Touches the pages that are used, and no others behind them.
-        memory.resize(offset + bytes, 0);
-        let first = memory.as_mut_ptr().wrapping_add(offset);
+        assert!(pages.memory.capacity() >= bytes + HUGE_PAGE, "room for the alignment");
+        pages.memory.clear();
+        let start = pages.memory.as_mut_ptr();
+        let first = start.wrapping_add(start.align_offset(HUGE_PAGE));
+        advise_huge(first, bytes);
+        // Touches the pages that are used, and no others.
+        // SAFETY: the range lies in the vector's capacity, by the assertion above.
+        unsafe { first.write_bytes(0, bytes) };
         // SAFETY: the range lies in the vector, which neither grows nor goes before it is unregistered.
         check("registering host memory", unsafe { ffi::pc_host_register(first.cast(), bytes) })?;
-        Ok(Self { memory, first, bytes, _paid: paid })
+        Ok(Self { device, first, bytes, pages: ManuallyDrop::new(pages) })
     }
 
     /// Cuts it into slots of `each` bytes.
@@ -337,18 +378,35 @@ impl Registered {
         let range = std::sync::Arc::new(self);
         let slot = |index: usize| {
             let copied = Event::new(EventKind::Awaited)?;
-            Ok(Slot { first: range.first.wrapping_add(index * each), bytes: each, copied, _range: range.clone() })
+            let first = range.first.wrapping_add(index * each);
+            Ok(Slot { first, bytes: each, secret: 0, copied, _range: range.clone() })
         };
         (0..bytes / each).map(slot).collect()
     }
 }
 
+impl Pages {
+    fn of(memory: Charged<Vec<u8>>) -> Self {
+        let (memory, paid) = memory.into_parts();
+        Self { memory, _paid: paid }
+    }
+}
+
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: registered in `new`, once. The slots are gone, and have waited for their copies.
-        let _ = check("unregistering host memory", unsafe { ffi::pc_host_unregister(self.first.cast()) });
-        self.memory.fill(0);
-        zeroize::optimization_barrier(&*self.memory);
+        // SAFETY: the range is this value's, and zeroed since `new`. The slots are gone, and have waited for their copies.
+        let all = unsafe { std::slice::from_raw_parts_mut(self.first, self.bytes) };
+        all.fill(0);
+        zeroize::optimization_barrier(&*all);
+        let unregistered = with_selected(self.device, || {
+            // SAFETY: registered in `new`, once.
+            check("unregistering host memory", unsafe { ffi::pc_host_unregister(self.first.cast()) })
+        });
+        // Pages that CUDA still has are not given to anybody else, and stay booked.
+        if unregistered.is_ok() {
+            // SAFETY: not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.pages) };
+        }
     }
 }
 
@@ -357,6 +415,8 @@ impl Drop for Registered {
 pub(crate) struct Slot {
     first: *mut u8,
     bytes: usize,
+    /// So many bytes from the first on may be secret ones.
+    secret: usize,
     /// The last copy from here is done.
     copied: Event,
     _range: std::sync::Arc<Registered>,
@@ -366,17 +426,44 @@ pub(crate) struct Slot {
 unsafe impl Send for Slot {}
 
 impl Slot {
-    /// Takes bytes, at most as many as it has, and begins to copy them to the device.
-    pub(crate) fn send(&mut self, from: &[u8], address: u64, stream: &Stream) -> Result<(), CudaError> {
+    /// Takes bytes, at most as many as it has, and begins to copy them to the device. Secret ones are here until they are
+    /// [wiped](Slot::wipe).
+    pub(crate) fn send(&mut self, from: &[u8], secret: bool, address: u64, stream: &Stream) -> Result<(), CudaError> {
         assert!(from.len() <= self.bytes, "a slot takes what fits");
         self.copied.synchronise()?;
         // SAFETY: no other slot has this memory, the range is alive, and the device has read what was here before.
         let here = unsafe { std::slice::from_raw_parts_mut(self.first, from.len()) };
+        if secret {
+            self.secret = self.secret.max(from.len());
+        }
         here.copy_from_slice(from);
         // SAFETY: the memory is registered, and neither written nor freed before the event below.
         let code = unsafe { ffi::pc_copy_in(address as ffi::Pointer, here.as_ptr().cast(), here.len(), stream.raw()) };
-        check("copying to the device", code)?;
-        self.copied.record(stream)
+        let begun = check("copying to the device", code).and_then(|()| self.copied.record(stream));
+        if begun.is_err() {
+            // The event does not say when the copy is done, if there is one.
+            let _ = stream.synchronise();
+        }
+        begun
+    }
+
+    /// How many bytes of it may be secret.
+    pub(crate) fn secret_bytes(&self) -> usize {
+        self.secret
+    }
+
+    /// Erases what is secret, once it has been copied.
+    pub(crate) fn wipe(&mut self) {
+        if self.secret == 0 {
+            return;
+        }
+        // A broken context says no, and then nothing is under way.
+        let _ = self.copied.synchronise();
+        // SAFETY: as in `send`.
+        let here = unsafe { std::slice::from_raw_parts_mut(self.first, self.secret) };
+        here.fill(0);
+        zeroize::optimization_barrier(&*here);
+        self.secret = 0;
     }
 }
 
@@ -432,3 +519,6 @@ unsafe impl Plain for blstrs::G2Affine {}
 unsafe impl Plain for blstrs::G1Projective {}
 // SAFETY: `repr(transparent)` over `blst_p2`, 36 words.
 unsafe impl Plain for blstrs::G2Projective {}
+
+#[cfg(test)]
+mod tests;

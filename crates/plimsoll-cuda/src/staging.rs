@@ -5,7 +5,11 @@
 //! [`Staging`] is one piece of such memory for each device, on huge pages, registered once, with a part for each lane.
 //!
 //! It is a residency: charged in pinned and so in host memory, loaded for the first job that needs it, pinned by those in
-//! flight, and evicted when nobody needs it and somebody else the room. Without it copies still work, slowly.
+//! flight, and evicted when nobody needs it and somebody else the room. A device for which nobody asked for it copies from where
+//! the bytes are, slowly. Who asks for it and cannot have it is told so: a job that needs it fails.
+//!
+//! Scalars that have passed through are erased when the lane synchronises, at the latest at the end of the stage that copied
+//! them; points of keys stay until something else comes, or the memory goes.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -84,7 +88,7 @@ impl Staging {
         let memory = load.vec(Registered::allocation_bytes(bytes));
         let memory = memory.map_err(|error: VecError| StagingError::Memory(error.to_string()))?;
         raw::select(self.driver.device())?;
-        let mut slots = Registered::new(memory, bytes)?.slots(SLOT_BYTES)?.into_iter();
+        let mut slots = Registered::new(self.driver.device(), memory, bytes)?.slots(SLOT_BYTES)?.into_iter();
         let each = || Lock::new(slots.by_ref().take(COPIERS * SLOTS_EACH).collect());
         let area = Arc::new(Area {
             device: self.driver.device(),
@@ -121,12 +125,19 @@ pub(crate) struct Area {
 
 impl Area {
     /// Copies to the device by way of a lane's slots. When it returns, `from` may be reused.
-    pub(crate) fn send(&self, lane: usize, address: u64, from: &[u8], stream: &Stream) -> Result<(), CudaError> {
+    pub(crate) fn send(
+        &self,
+        lane: usize,
+        address: u64,
+        from: &[u8],
+        secret: bool,
+        stream: &Stream,
+    ) -> Result<(), CudaError> {
         let Some(slots) = self.lanes.get(lane) else { return stream.copy_in(address, from) };
         // Nobody else takes a lane's slots, and what is in them is worth nothing.
         let mut slots = slots.lock().unwrap_or_else(PoisonError::into_inner);
         if from.len() < ALONE_BYTES {
-            return pass(&mut slots, 0, 1, address, from, stream);
+            return pass(&mut slots, (0, 1), address, from, secret, stream);
         }
         let (mine, others) = slots.split_at_mut(SLOTS_EACH);
         std::thread::scope(|scope| {
@@ -136,29 +147,50 @@ impl Area {
                 .map(|(slots, first)| {
                     scope.spawn(move || {
                         raw::select(self.device)?;
-                        pass(slots, first, COPIERS, address, from, stream)
+                        pass(slots, (first, COPIERS), address, from, secret, stream)
                     })
                 })
                 .collect();
-            let outcome = pass(mine, 0, COPIERS, address, from, stream);
+            let outcome = pass(mine, (0, COPIERS), address, from, secret, stream);
             let panicked = |panic| std::panic::resume_unwind(panic);
             others.into_iter().map(|other| other.join().unwrap_or_else(panicked)).fold(outcome, Result::and)
         })
+    }
+
+    /// Erases what is secret in a lane's slots.
+    pub(crate) fn wipe(&self, lane: usize) {
+        let Some(slots) = self.lanes.get(lane) else { return };
+        let mut slots = slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let wipe = |slots: &mut [Slot]| slots.iter_mut().for_each(Slot::wipe);
+        if slots.iter().map(Slot::secret_bytes).sum::<usize>() < ALONE_BYTES {
+            return wipe(&mut slots);
+        }
+        std::thread::scope(|scope| {
+            let (mine, others) = slots.split_at_mut(SLOTS_EACH);
+            for slots in others.chunks_mut(SLOTS_EACH) {
+                scope.spawn(move || {
+                    // For the events that it waits for; a lost device says no.
+                    let _ = raw::select(self.device);
+                    wipe(slots);
+                });
+            }
+            wipe(mine);
+        });
     }
 }
 
 /// Every `step`th piece from the `first` on, through these slots in turn.
 fn pass(
     slots: &mut [Slot],
-    first: usize,
-    step: usize,
+    (first, step): (usize, usize),
     address: u64,
     from: &[u8],
+    secret: bool,
     stream: &Stream,
 ) -> Result<(), CudaError> {
     let count = slots.len();
     for (turn, (index, piece)) in from.chunks(SLOT_BYTES).enumerate().skip(first).step_by(step).enumerate() {
-        slots[turn % count].send(piece, address + (index * SLOT_BYTES) as u64, stream)?;
+        slots[turn % count].send(piece, secret, address + (index * SLOT_BYTES) as u64, stream)?;
     }
     Ok(())
 }
