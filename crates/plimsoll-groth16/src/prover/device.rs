@@ -5,7 +5,7 @@
 //! | synthesise, evaluate | workers | |
 //! | [stage in](DeviceProver::stage_in) | a lane | a, b, c and the assignment in host memory |
 //! | [compute](DeviceProver::compute) | a lane with the lease | everything on the device |
-//! | [assemble](Prover::assemble) | a worker | |
+//! | [assemble](Prover::assemble), or [finish](Prover::finish), which verifies the proof where the prover is to | a worker | |
 //!
 //! So the upload of one proof overlaps the kernels of another, and what is left after the kernels is a worker's. Keys are
 //! residencies: loaded once to each device, kept as long as nobody needs their room more, pinned by the jobs that go there. Where a

@@ -304,7 +304,7 @@ fn refusing(call: u64) -> Simulated {
 /// Each call of the device in turn is refused, those inside of `prove` among them, when the scalars are no more what they were.
 #[test]
 fn a_refused_call_means_an_error_or_the_right_proof() {
-    let circuit = Squarings { start: Some(Scalar::from(2)), steps: 20 };
+    let circuit = Squarings { start: Some(Scalar::from(2)), steps: 3 };
     let prover = prover(circuit.clone());
     let expected = prover.prove(&Ledger::unlimited(), circuit.clone(), blinding()).expect("proof").proof;
     let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).expect("pool");
