@@ -6,6 +6,7 @@ use crate::event::At;
 use crate::facts::{Facts, OwnerFacts};
 use crate::family;
 use crate::setup::{Plan, Setup};
+use crate::shared::Residence;
 use crate::state::State;
 use crate::world::Kind;
 
@@ -83,6 +84,17 @@ pub(crate) fn changed(
     it.claim = claim;
     it.needs.clone_from(&plan.needs);
     Some(facts)
+}
+
+/// Whether all that is missing of what a plan needs is being loaded by others, while another plan needs something else.
+pub(crate) fn only_joins(setup: &Setup<'_>, state: &State, facts: &Facts, actor: usize, plan: &Plan) -> bool {
+    let stand = |need: &usize| facts.residencies[*need].stand;
+    let is_loading =
+        |need: &usize| matches!(stand(need), Residence::Called | Residence::Loading | Residence::Unwinding);
+    let is_there = |need: &usize| stand(need) == Residence::Resident;
+    plan.needs.iter().any(is_loading)
+        && plan.needs.iter().all(|need| is_loading(need) || is_there(need))
+        && setup.plans_left(state, actor).any(|other| !other.needs.is_empty() && other.needs != plan.needs)
 }
 
 fn is_current(state: &State, waiter: &OwnerFacts, plan: &Plan) -> bool {

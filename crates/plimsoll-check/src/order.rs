@@ -5,6 +5,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
+use crate::choice;
 use crate::event::At;
 use crate::facts::{Facts, OwnerFacts};
 use crate::moment::Moment;
@@ -32,6 +33,14 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, granted: usize, moments: &
             return Err(Broken::new(Rule::Order, format!("{mine} could have been granted by its profile {choice}")));
         }
     }
+    let taken = setup.plans_left(state, granted).find(is_taken).filter(|_| !mine.goes_with_growth());
+    if let Some(plan) = taken
+        && choice::only_joins(setup, state, &facts, granted, plan)
+        && !more_go_elsewhere(setup, state, &facts, granted, plan)
+    {
+        let mine = &setup.names[granted];
+        return Err(Broken::new(Rule::Order, format!("{mine} joins a load, and could have waited to go elsewhere")));
+    }
     for other in facts.owners.iter().filter(|other| other.actor != granted && other.need.is_some()) {
         if goes_before(setup, state, &facts, other, mine) && rules::is_grantable(setup, state, &facts, other) {
             let (other, mine) = (&setup.names[other.actor], &setup.names[granted]);
@@ -44,18 +53,33 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, granted: usize, moments: &
     Ok(())
 }
 
-/// The plans of a waiting owner, as they are tried: an admission by a plan whose residencies are all there comes before one by a
-/// plan that has to load some; what needs none keeps its turn.
+/// The plans of a waiting owner, as they are tried: an admission by a plan whose residencies fewer jobs in flight need comes first;
+/// among equals one whose residencies are all there before one that has to load some; what needs none keeps its turn.
 fn in_turn<'s>(setup: &'s Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> Vec<&'s Plan> {
     let plans: Vec<&Plan> = setup.plans_left(state, waiter.actor).collect();
     if waiter.goes_with_growth() {
         return plans;
     }
-    let is_there = |plan: &&&Plan| plan.needs.iter().all(|need| facts.residencies[*need].stand == Residence::Resident);
-    let needy = || plans.iter().filter(|plan| !plan.needs.is_empty());
-    let mut there_first = needy().filter(is_there).chain(needy().filter(|plan| !is_there(plan)));
-    let turn = |plan: &&'s Plan| if plan.needs.is_empty() { *plan } else { *there_first.next().expect("as many") };
+    let is_absent = |plan: &Plan| plan.needs.iter().any(|need| facts.residencies[*need].stand != Residence::Resident);
+    let mut needy: Vec<&Plan> = plans.iter().copied().filter(|plan| !plan.needs.is_empty()).collect();
+    needy.sort_by_key(|plan| (going(facts, plan), is_absent(plan)));
+    let mut needy = needy.into_iter();
+    let turn = |plan: &&'s Plan| if plan.needs.is_empty() { *plan } else { needy.next().expect("as many") };
     plans.iter().map(turn).collect()
+}
+
+/// How many in flight need all that a plan needs, or more: as many as need the least needed of it.
+fn going(facts: &Facts, plan: &Plan) -> usize {
+    let pins = |need: usize| facts.owners.iter().filter(|owner| owner.in_flight && owner.needs.contains(&need)).count();
+    plan.needs.iter().map(|need| pins(*need)).min().unwrap_or(0)
+}
+
+/// Whether what a job needs is there for another of its plans, and more jobs in flight go by each of those.
+fn more_go_elsewhere(setup: &Setup<'_>, state: &State, facts: &Facts, actor: usize, plan: &Plan) -> bool {
+    let is_there = |other: &&Plan| other.needs.iter().all(|need| facts.residencies[*need].stand == Residence::Resident);
+    let needs_other = |other: &&Plan| !other.needs.is_empty() && other.needs != plan.needs;
+    let there = setup.plans_left(state, actor).filter(needs_other).filter(is_there);
+    there.map(|other| going(facts, other)).min().is_some_and(|there| there > going(facts, plan))
 }
 
 fn goes_before(setup: &Setup<'_>, state: &State, facts: &Facts, one: &OwnerFacts, other: &OwnerFacts) -> bool {

@@ -336,7 +336,8 @@ pub(crate) fn is_grantable(setup: &Setup<'_>, state: &State, facts: &Facts, wait
     setup.plans_left(state, waiter.actor).any(|plan| is_grantable_by(setup, state, facts, waiter, plan))
 }
 
-/// Whether a waiting request could be granted now by this plan.
+/// Whether a waiting request could be granted now by this plan. That it may join what others load, though it can go another way, is
+/// nothing that it waits for: it may have to wait until that is there.
 pub(crate) fn is_grantable_by(
     setup: &Setup<'_>,
     state: &State,
@@ -344,6 +345,9 @@ pub(crate) fn is_grantable_by(
     waiter: &OwnerFacts,
     plan: &Plan,
 ) -> bool {
+    if !waiter.goes_with_growth() && choice::only_joins(setup, state, facts, waiter.actor, plan) {
+        return false;
+    }
     let changed = choice::by_plan(setup, state, facts, waiter, plan);
     changed.is_some_and(|(facts, waiter)| is_grantable_as_it_is(setup, state, &facts, &waiter))
 }

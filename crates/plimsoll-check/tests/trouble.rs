@@ -408,7 +408,7 @@ fn alternatives_that_need_keys_of_their_own() {
         .jobs(2, JobKind::new("large", profile([(Demand::new().bytes(B, Bytes(2)), host(0))])).cancels());
     holds("the key makes room, and the other way is open", 150, &["take load", "gone"], world);
     let world = keys_on_both(World::new(both(2, 1))).jobs(2, on_either(true).restarts(1)).loses(Space::device(0));
-    holds("a key is lost with its device", 2_000, &["lose", "restart", "take load"], world);
+    holds("a key is lost with its device", 1_220, &["lose", "restart", "take load"], world);
 }
 
 #[test]

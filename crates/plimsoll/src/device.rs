@@ -168,8 +168,8 @@ impl<D: Driver> Device<D> {
     }
 
     /// Allocates memory for a reservation that is there already, that of a residency that is being loaded, and has it filled by
-    /// calls of the driver, on the thread of a lane that is free or about to be. A load must wait for nothing that is granted,
-    /// so this takes no lane of the ledger's.
+    /// calls of the driver, on the thread of a lane. A load must wait for nothing that is granted, so this takes no lane of the
+    /// ledger's; but it occupies the thread, and work that was granted a lane meanwhile may have to wait for its end.
     ///
     /// # Errors
     ///

@@ -298,6 +298,109 @@ fn a_job_goes_where_what_it_needs_is_unless_that_place_is_taken() {
     assert_eq!(ledger.submit(spec).expect("it fits").enter(0).try_now().expect("free").lane(), Some(1));
 }
 
+/// A key on each of two devices, of which the first is loaded.
+fn one_key_of_two() -> (Ledger, [Residency<u16>; 2]) {
+    let budget = Budget::new().space(Space::HOST, Bytes(100));
+    let ledger = Ledger::new([0, 1].iter().fold(budget, |budget, at| budget.device(*at, Bytes(10), 1)));
+    let keys = [0, 1].map(|device| {
+        let class = Class::new("key", Space::device(device));
+        ledger.residency::<u16>("key", class, Bytes(4), SECOND).expect("named")
+    });
+    load(&keys[0], 0);
+    (ledger, keys)
+}
+
+#[test]
+fn who_can_go_elsewhere_does_not_join_a_load_and_is_not_refused_with_it() {
+    let (ledger, keys) = one_key_of_two();
+    let on = |device| Profile::new().stage("prove", Demand::new().on_lease(device), Demand::new());
+    let job = |name: &str| {
+        let spec = JobSpec::new(name, on(0)).needing(&keys[0]).or(on(1)).needing(&keys[1]);
+        ledger.submit(spec).expect("it fits")
+    };
+    let [mut first, mut second, mut third, mut fourth] = ["first", "second", "third", "fourth"].map(job);
+    let mut cx = Context::from_waker(Waker::noop());
+    let on_first = first.enter(0).try_now().expect("its key is there");
+    let Poll::Ready(Ok(Some(to_load))) = second.poll_load(&mut cx) else { panic!("the second device is free") };
+    let to_load = to_load.of(&keys[1]).expect("it needs that one");
+    assert!(third.poll_load(&mut cx).is_pending());
+    assert!(fourth.poll_load(&mut cx).is_pending());
+    // The first device is free while the key of the other is still loaded: somebody who waits goes there.
+    drop((first, on_first));
+    assert!(matches!(third.poll_load(&mut cx), Poll::Ready(Ok(None))), "it is bound to the load of another");
+    let on_first = third.enter(0).try_now().expect("it was granted");
+    assert_eq!(on_first.lane(), Some(0));
+    to_load.fail("unreadable");
+    assert!(matches!(second.poll_load(&mut cx), Poll::Ready(Err(EnterError::LoadFailed { .. }))));
+    // Who has not joined is not told of the failure, but tries once more; and goes on when it is done.
+    let Poll::Ready(Ok(Some(again))) = fourth.poll_load(&mut cx) else { panic!("nobody loads it") };
+    let mut fifth = job("fifth");
+    assert!(fifth.poll_load(&mut cx).is_pending());
+    again.of(&keys[1]).expect("it needs that one").fill(1).expect("it waits for it");
+    assert!(matches!(fourth.poll_load(&mut cx), Poll::Ready(Ok(None))), "it is there");
+    let on_second = fourth.enter(0).try_now().expect("it was granted");
+    assert_eq!(on_second.lane(), Some(1));
+    assert!(fifth.poll_load(&mut cx).is_pending(), "both are busy");
+    drop((on_second, fourth));
+    assert!(matches!(fifth.poll_load(&mut cx), Poll::Ready(Ok(None))), "the end of a load calls who has waited for it");
+    assert_eq!(fifth.enter(0).try_now().expect("it was granted").lane(), Some(1));
+}
+
+#[test]
+fn jobs_that_begin_on_the_host_are_spread_over_the_devices_also_while_a_key_is_loaded() {
+    let (ledger, keys) = one_key_of_two();
+    let on = |device| {
+        let host = Demand::new().bytes(SCRATCH, Bytes(1));
+        Profile::new().stage("host", host, Demand::new()).stage("prove", Demand::new().on_lease(device), Demand::new())
+    };
+    let job = || {
+        let spec = JobSpec::new("job", on(0)).needing(&keys[0]).or(on(1)).needing(&keys[1]);
+        ledger.submit(spec).expect("it fits")
+    };
+    let mut jobs: Vec<_> = (0..6).map(|_| job()).collect();
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut to_load = None;
+    let mut here = Vec::new();
+    for (at, job) in jobs.iter_mut().enumerate() {
+        match job.poll_load(&mut cx) {
+            Poll::Ready(Ok(Some(load))) => to_load = Some((at, load)),
+            Poll::Ready(Ok(None)) => here.push(at),
+            Poll::Ready(Err(error)) => panic!("{error}"),
+            Poll::Pending => {}
+        }
+    }
+    let (loader, to_load) = to_load.expect("the second one loads");
+    assert_eq!((loader, here), (1, vec![0, 2, 4]));
+    to_load.of(&keys[1]).expect("it needs that one").fill(1).expect("they wait for it");
+    let choices: Vec<_> = jobs.iter_mut().map(|job| job.enter(0).try_now().expect("it is there").choice()).collect();
+    assert_eq!(choices, [0, 1, 0, 1, 0, 1]);
+}
+
+#[test]
+fn who_goes_smaller_leaves_the_load_that_it_does_not_need_any_more() {
+    let ledger = ledger(20);
+    let key: Residency<u64> = residency(&ledger, "key", 8);
+    let part = stage(1);
+    let way = |bytes| stage(bytes).parts(1, &part);
+    let mut cx = Context::from_waker(Waker::noop());
+    for is_gone in [true, false] {
+        let mut job = ledger.submit(JobSpec::new("job", way(2)).needing(&key).or(way(1))).expect("it fits");
+        let Poll::Ready(Ok(Some(to_load))) = job.poll_load(&mut cx) else { panic!("it is free") };
+        let mut to_load = to_load.of(&key).expect("it needs that one");
+        let mut made = Some(to_load.vec::<u8>(3).expect("it is paid for"));
+        // For its part, it stays in flight without a request.
+        let part = ledger.submit(JobSpec::new("part", part.clone()).part_of(&job)).expect("it fits");
+        job.cancel_enter();
+        drop((part, to_load));
+        // For want of another the load falls to it again.
+        made.take_if(|_| is_gone);
+        assert!(job.go_smaller(), "by the way that needs nothing");
+        drop((job, made));
+        assert!(ledger.snapshot().is_empty(), "{:?}", ledger.snapshot().holders);
+        assert!(matches!(key.get().try_now(), Ok(Got::Vacant(_))), "the load falls to somebody who has ended");
+    }
+}
+
 #[test]
 fn a_job_that_asks_for_its_stage_is_told_to_load_first() {
     let ledger = ledger(10);

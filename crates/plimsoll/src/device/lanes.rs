@@ -1,8 +1,9 @@
 //! A device's lanes: threads that take granted work from one queue, each with its own opened driver.
 //!
 //! The queue is short by construction: work on a device holds one of its lanes (a slot of the ledger), and there are as
-//! many threads as slots, so that each piece of work finds a thread that is free or about to be. In which order jobs get
-//! lanes and lease, the ledger has decided.
+//! many threads as slots, so that each piece of work finds a thread that is free or about to be. The exception is a key that is
+//! filled (`Device::fill`): it holds no lane and occupies a thread all the same, so that for as long as it takes one piece of
+//! granted work may have to wait. In which order jobs get lanes and lease, the ledger has decided.
 //!
 //! A thread's driver sits in a thread-local *seat* while it runs something, so that what comes by way of a pipeline (which
 //! knows nothing of drivers) finds it there.

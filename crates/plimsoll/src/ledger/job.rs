@@ -204,7 +204,8 @@ impl JobSpec {
     /// Declares that the job needs a residency if it goes by the profile that was given last: a key that is on this device and
     /// not on the other one, say, or a table without which a slower way goes as well. A job that pins something stays with
     /// profiles that need the same, until it begins again from its start holding nothing, or [goes smaller](Job::go_smaller). Of the profiles that
-    /// need something, those for which all of it is loaded are tried first.
+    /// need something, those are tried first by which the fewest jobs in flight go; of equals, those for which all of it is loaded.
+    /// Where others load it, the job waits for that before its admission rather than be bound to it, unless more go elsewhere.
     ///
     /// ```
     /// # use std::time::Duration;

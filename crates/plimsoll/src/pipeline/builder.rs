@@ -426,7 +426,9 @@ where
             paced.classify(&ledger, std::slice::from_ref(&profile));
             // Nothing is asked for: a job that never enters a stage only shows whether it would be taken on.
             let tied = paced.tie(ties.with(&profile));
-            drop(ledger.submit(needs.of(JobSpec::new("the largest job", tied.clone())))?);
+            let mut largest = JobSpec::new("the largest job", tied.clone());
+            needs.add_to(&mut largest, &needs.by_choice(std::slice::from_ref(&profile)));
+            drop(ledger.submit(largest)?);
             let limit = |kind| match kind {
                 Kind::Space(space) => ledger.room(space).map(|room| room.0),
                 Kind::Slots(slots) => ledger.slots_limit(slots),

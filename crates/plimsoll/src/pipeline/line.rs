@@ -97,6 +97,8 @@ impl<E: Send + 'static> Line<E> {
         options: &JobOptions,
         parent: Option<&Job>,
     ) -> Result<Job, SubmitError> {
+        // A rule of the user's is asked about what the user declared, not about what was learned of it since.
+        let needs = self.needs.by_choice(profiles);
         let submit = |profiles: &[Profile]| {
             let (first, others) = profiles.split_first().expect("a job has a profile");
             let tie = |profile| self.paced.tie(self.ties.with(profile));
@@ -107,7 +109,8 @@ impl<E: Send + 'static> Line<E> {
             if let Some(parent) = parent {
                 spec = spec.part_of(parent);
             }
-            self.ledger.submit(self.needs.of(spec))
+            self.needs.add_to(&mut spec, &needs);
+            self.ledger.submit(spec)
         };
         let corrected = self.drifts.correct(profiles).and_then(|corrected| submit(&corrected).ok());
         corrected.map_or_else(|| submit(profiles), Ok)

@@ -68,18 +68,21 @@ impl Needs {
         }
     }
 
-    /// A job with all that it needs, by each of its profiles.
-    pub(super) fn of(&self, mut spec: JobSpec) -> JobSpec {
-        for Declared { need, by, .. } in &self.0 {
-            let Some(by) = by else {
-                spec.needs.push(need.clone());
-                continue;
-            };
-            let profiles = std::iter::once(&spec.profile).chain(&spec.alternatives);
-            let choices: Vec<usize> = profiles.enumerate().filter(|entry| by(entry.1)).map(|entry| entry.0).collect();
-            spec.needs_by.extend(choices.into_iter().map(|choice| (choice, need.clone())));
-        }
-        spec
+    /// What a job needs that goes by one of its profiles, beside what each needs.
+    pub(super) fn by_choice(&self, profiles: &[Profile]) -> Vec<(usize, Need)> {
+        let by_choice = |Declared { need, by, .. }: &Declared| {
+            let by = by.as_ref()?;
+            let choices = (0..profiles.len()).filter(|choice| by(&profiles[*choice]));
+            Some(choices.map(|choice| (choice, need.clone())).collect::<Vec<_>>())
+        };
+        self.0.iter().filter_map(by_choice).flatten().collect()
+    }
+
+    /// Has a job need all that it does, by each of its profiles.
+    pub(super) fn add_to(&self, spec: &mut JobSpec, by_choice: &[(usize, Need)]) {
+        let by_all = self.0.iter().filter(|declared| declared.by.is_none());
+        spec.needs.extend(by_all.map(|declared| declared.need.clone()));
+        spec.needs_by.extend_from_slice(by_choice);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -140,8 +143,9 @@ where
     }
 
     /// Declares that a job needs a residency where it goes by one of the profiles that `by` names: a table for the fast
-    /// [alternative](Builder::alternatives), and none for the slow one. Otherwise as [`needs`](Builder::needs). `by` is asked
-    /// whenever the ledger is told of a job, and always says the same of the same profile.
+    /// [alternative](Builder::alternatives), and none for the slow one. Otherwise as [`needs`](Builder::needs). `by` is asked about
+    /// each profile of a job as it was declared, whenever the ledger is told of the job, and always says the same of the same profile. If
+    /// it panics, so does whoever submits the job; a part of a job fails with it.
     pub fn needs_by<T, X, F>(
         mut self,
         residency: &Residency<T>,

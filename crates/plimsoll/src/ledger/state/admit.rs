@@ -155,7 +155,7 @@ impl LedgerState {
         let turns = self.turns(id);
         for turn in 0..self.plan_count(id) {
             let at = turns.get(turn).copied().unwrap_or(turn);
-            if self.cannot_fit(id, at) {
+            if self.cannot_fit(id, at) || self.leaves_the_load_to_others(id, at) {
                 continue;
             }
             self.adopt_plan(id, at);

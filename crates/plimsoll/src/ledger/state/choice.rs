@@ -24,7 +24,7 @@ use super::accounts::{AccountId, Accounts, Kind};
 use super::amounts::Amounts;
 use super::family::FamilyBefore;
 use super::owner::{Declared, OwnerId, Want};
-use super::residency::{Readiness, ResidencyId};
+use super::residency::{Readiness, Residence, ResidencyId};
 use super::{Granted, LedgerState, Outcome};
 use crate::ledger::error::SubmitError;
 use crate::ledger::job::JobSpec;
@@ -300,9 +300,10 @@ impl LedgerState {
     }
 
     /// In which order an admission tries its plans, where that is not the order of preference: of those that need something,
-    /// first those for which all of it is there. So a job goes where its key is, and has it loaded elsewhere only when that place
-    /// is taken. A plan that needs nothing keeps its turn: which is better, slowly or with a table that must be loaded, is said
-    /// by the order of preference alone.
+    /// first those by which the fewest jobs in flight go, and of equals those for which all of it is there. So a job goes where its
+    /// key is, and has it loaded elsewhere only when somebody is there already: also where its first stages are on the host, and
+    /// what is taken on a device does not show. A plan that needs nothing keeps its turn: which is better, slowly or with a table
+    /// that must be loaded, is said by the order of preference alone.
     pub(super) fn turns(&self, id: OwnerId) -> SmallVec<[usize; 8]> {
         let Declared::Job { plans, .. } = &self.owners[id.0].declared else { return SmallVec::new() };
         if plans.all.len() == 1 || plans.known.is_empty() || mutant!("loaded-elsewhere-first") {
@@ -312,9 +313,39 @@ impl LedgerState {
         let needy: SmallVec<[usize; 8]> = turns.iter().copied().filter(|at| !plans.all[*at].needs.is_empty()).collect();
         let mut sorted = needy.clone();
         // A stable sort: the order of preference stands among equals.
-        sorted.sort_by_key(|at| !self.are_resident(&plans.all[*at].needs));
+        sorted.sort_by_key(|at| {
+            let needs = &plans.all[*at].needs;
+            let going = if mutant!("idle-devices-stay-idle") { 0 } else { self.going_with(needs) };
+            (going, !self.are_resident(needs))
+        });
         needy.iter().zip(sorted).for_each(|(turn, at)| turns[*turn] = at);
         turns
+    }
+
+    /// How many jobs in flight go by what needs this, at most: what plans have in common is pinned by all of them.
+    fn going_with(&self, needs: &Needs) -> u32 {
+        needs.iter().map(|need| self.residencies.entry(*need).pins).min().unwrap_or(0)
+    }
+
+    /// Whether an admission leaves one of its plans alone for now, because all that is missing of what that needs is being loaded
+    /// by others. Who joins a load is in flight and bound to it, with nothing taken that would keep the next one from joining: all
+    /// that wait would, and the first other device that is free would find nobody. So a job that can go elsewhere waits for the
+    /// end of the load before its admission, unless more go already wherever what it needs is there.
+    pub(super) fn leaves_the_load_to_others(&self, id: OwnerId, at: usize) -> bool {
+        let Declared::Job { plans, .. } = &self.owners[id.0].declared else { return false };
+        let needs = &plans.all[at].needs;
+        let is_on_its_way = |need: &ResidencyId| {
+            matches!(self.residencies.entry(*need).residence, Residence::Resident | Residence::Loading(_))
+        };
+        if plans.all.len() == 1 || self.are_resident(needs) || !needs.iter().all(is_on_its_way) {
+            return false;
+        }
+        let others = || plans.iter().filter(|plan| !plan.needs.is_empty() && plan.needs != *needs);
+        let there =
+            others().filter(|plan| self.are_resident(&plan.needs)).map(|plan| self.going_with(&plan.needs)).min();
+        others().next().is_some()
+            && there.is_none_or(|there| there <= self.going_with(needs))
+            && !mutant!("all-join-a-load")
     }
 
     /// Lets a job that is not in flight any more claim what it claimed at first.

@@ -394,12 +394,23 @@ impl LedgerState {
         }
         let dropped: Needs = before.iter().copied().filter(|need| !owner.needs.contains(need)).collect();
         owner.pins = !owner.needs.is_empty();
-        for need in dropped {
+        self.unpin(id, &dropped);
+        self.account_reclaimable();
+    }
+
+    /// An owner that does not need these any more no longer pins them: what fell to it to be loaded falls to others.
+    fn unpin(&mut self, id: OwnerId, needs: &[ResidencyId]) {
+        for &need in needs {
             self.residencies.entries[need.0].pins -= 1;
             self.touch(need);
+            let entry = &mut self.residencies.entries[need.0];
+            match &mut entry.residence {
+                Residence::Loading(Loader::Called(by)) if *by == id => self.take_over(need, None),
+                Residence::Loading(Loader::Busy(by) | Loader::Unwinding(by)) if *by == Some(id) => *by = None,
+                _ => {}
+            }
             self.evict_if_unwanted(need);
         }
-        self.account_reclaimable();
     }
 
     /// Takes back a pin that was only tried.
@@ -437,17 +448,8 @@ impl LedgerState {
         if !std::mem::replace(&mut self.owners[id.0].pins, false) {
             return;
         }
-        for need in self.owners[id.0].needs.clone() {
-            self.residencies.entries[need.0].pins -= 1;
-            self.touch(need);
-            let entry = &mut self.residencies.entries[need.0];
-            match &mut entry.residence {
-                Residence::Loading(Loader::Called(by)) if *by == id => self.take_over(need, None),
-                Residence::Loading(Loader::Busy(by) | Loader::Unwinding(by)) if *by == Some(id) => *by = None,
-                _ => {}
-            }
-            self.evict_if_unwanted(need);
-        }
+        let needs = self.owners[id.0].needs.clone();
+        self.unpin(id, &needs);
     }
 
     /// An owner has ended: nothing of it is needed any more.

@@ -144,3 +144,55 @@ fn what_parts_need_is_pinned_for_their_job_and_read_by_them() {
     assert_eq!(pipeline.submit("job", 1).expect("taken on").wait().expect("a result"), 3 * (1 + 2 * 20));
     assert_eq!((loads.load(Ordering::Relaxed), is_loaded.is_resident()), (1, true));
 }
+
+#[test]
+fn what_is_needed_is_asked_about_the_profile_that_was_declared() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(30)));
+    let (pool, key) = (threads(1), key(&ledger));
+    let read = key.clone();
+    let one = |_: &u64| Profile::new().stage("do", Demand::new().bytes(BUFFER, Bytes(2)), Demand::new());
+    let pipeline = Pipeline::builder(&ledger, &pool, one)
+        .stage("do", move |cx, bytes: u64| {
+            drop(cx.grant().take(BUFFER, Bytes(bytes)).map_err(|error| error.to_string())?);
+            Ok::<_, String>((cx.grant().given(BUFFER), cx.grant().pinned(&read).copied()))
+        })
+        .needs_by(&key, |profile| profile.stages()[0].peak.of(BUFFER) == 2, |_load| Ok::<_, String>(7))
+        .build()
+        .expect("it fits");
+    let run = |bytes| pipeline.submit("job", bytes).expect("taken on").wait();
+    // From the first one is learned that such jobs need more than they declare.
+    let _ = run(4);
+    assert_eq!(run(1).expect("it is done"), (Bytes(4), Some(7)));
+}
+
+#[test]
+fn a_part_fails_with_the_panic_of_whoever_says_what_it_needs() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(30)));
+    let (pool, key) = (threads(1), key(&ledger));
+    let part = || Profile::new().stage("leaf", Demand::new(), Demand::new());
+    let whole = move |_: &u64| Profile::new().stage("fan", Demand::new(), Demand::new()).parts(2, &part());
+    let pipeline = Pipeline::builder(&ledger, &pool, whole)
+        .fan_out(
+            "fan",
+            |_, input: u64| Ok::<_, String>(((), vec![input; 2])),
+            move |_| part(),
+            |parts| {
+                parts.stage("leaf", |_, input: u64| Ok(input)).needs_by(
+                    &key,
+                    |profile| profile.stages()[0].name == "fan" || panic!("of no such profile"),
+                    |_load| Ok::<_, String>(7),
+                )
+            },
+            FanIn::InOrder,
+            |_, (), made: Vec<(usize, u64)>| Ok(made.len()),
+        )
+        .build()
+        .expect("it fits");
+    match pipeline.submit("job", 1).expect("taken on").wait() {
+        Err(JobError::Part { source, .. }) => {
+            let why = format!("{:?}", source.0);
+            assert!(why.contains("of no such profile"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+}

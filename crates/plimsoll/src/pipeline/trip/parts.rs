@@ -112,24 +112,28 @@ impl<E: Send + 'static> Trip<E> {
         let options = JobOptions::new(self.part_name(index, papers)).priority(self.urgency.priority());
         let name = options.name.clone();
         let delivery = gather.report(index);
-        let profile = match catch_unwind(AssertUnwindSafe(|| (fan.profile)(&part))) {
-            Ok(profile) => profile,
+        // With the profile, and what is needed by it, come answers of the user's.
+        let taken_on = catch_unwind(AssertUnwindSafe(|| {
+            let profile = (fan.profile)(&part);
+            same_stages(&profile, &line.stages)?;
+            let job = line.take_on(std::slice::from_ref(&profile), &options, Some(&papers.job))?;
+            Ok((profile, job))
+        }));
+        let taken_on = match taken_on {
+            Ok(taken_on) => taken_on,
             Err(panic) => {
                 let (stage, message) = (self.line.stages[papers.stage].name, message_of(&*panic));
                 discard(part);
                 return delivery.deliver(Err(JobError::Panicked { job: name, stage, message }));
             }
         };
-        let taken_on = same_stages(&profile, &line.stages).and_then(|()| {
-            line.take_on(std::slice::from_ref(&profile), &options, Some(&papers.job)).map_err(Rejection::from)
-        });
         match taken_on {
-            Ok(job) => {
+            Ok((profile, job)) => {
                 let trip = Trip::new(line, job, vec![profile], None, options, part, delivery);
                 gather.sent(index, &trip);
                 trip.set_off();
             }
-            Err(source) => {
+            Err::<_, Rejection>(source) => {
                 discard(part);
                 delivery.deliver(Err(JobError::Rejected { job: name, source }));
             }

@@ -110,7 +110,8 @@ impl<E: Send + 'static> Trip<E> {
             spec.name = self.name.clone();
             spec.alternatives = job.profiles()[1..].iter().map(untied).collect();
             spec.restarts = self.line.kept.is_some();
-            if let Ok(urgent) = self.line.ledger.submit(self.line.needs.of(spec)) {
+            self.line.needs.add_to(&mut spec, &self.line.needs.by_choice(&self.declared));
+            if let Ok(urgent) = self.line.ledger.submit(spec) {
                 *job = urgent;
                 return true;
             }
