@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{deny, fuzz, interop, lint, loom, msrv, mutants, package, shuttle, soak, test, tidy};
+use crate::{deny, fuzz, gpu, interop, lint, loom, msrv, mutants, package, shuttle, soak, test, tidy};
 
 /// Arguments of the task.
 #[derive(clap::Args)]
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 /// Runs the steps in order and stops at the first failure.
 pub(crate) fn run(args: &Args) -> Result<()> {
     type Step = (&'static str, fn() -> Result<()>);
-    let steps: [Step; 12] = [
+    let steps: [Step; 13] = [
         ("tidy", tidy::run),
         ("lint", lint::run),
         ("test", || test::run(&test::Args { rest: Vec::new() })),
@@ -42,6 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("mutants", || mutants::run(&mutants::Args { only: Vec::new() })),
         ("package", || package::run(false)),
         ("msrv", msrv::run),
+        ("cuda", || gpu::run(&gpu::Args { compile: true })),
     ];
     let deep = ["shuttle", "soak", "fuzz"];
     let mut report = Vec::new();

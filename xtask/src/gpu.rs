@@ -27,7 +27,7 @@ const WHEELS: [&str; 5] = [
 pub(crate) struct Args {
     /// Only what needs no device: compiles everything, lints it, and runs the tests that launch no kernel
     #[arg(long)]
-    compile: bool,
+    pub(crate) compile: bool,
 }
 
 /// Builds the program and lays the script beside it.
@@ -40,7 +40,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     if args.compile {
         sh::run(&mut cargo("clippy --quiet -p plimsoll-cuda --features gpu-check --all-targets -- -D warnings"))?;
-        return sh::run(&mut cargo("test --quiet -p plimsoll-cuda --features gpu-check --lib"));
+        sh::run(&mut cargo("test --quiet -p plimsoll-cuda --features gpu-check --lib"))?;
+        return sh::run(&mut cargo("check --quiet -p plimsoll-cli --features cuda"));
     }
     sh::run(&mut cargo("build --release --quiet -p plimsoll-cuda --features gpu-check --bin gpu-check"))?;
     let folder = sh::target_dir().join("gpu");

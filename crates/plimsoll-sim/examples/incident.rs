@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
         fs::write(folder.join(format!("{name}.html")), report::html(&timeline, title, None))?;
         for picture in report::svg(&timeline) {
-            if picture.key == "bytes-host" {
+            if picture.key == "bytes-host" || picture.key == "queues" && ["early-release", "ours"].contains(&name) {
                 fs::write(folder.join(format!("{name}-{}.svg", picture.key)), picture.svg(Size::Wide))?;
             }
             println!("  {}", picture.key);

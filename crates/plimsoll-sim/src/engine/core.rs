@@ -645,6 +645,7 @@ impl<'a> Core<'a> {
         rest.into_iter().for_each(|(class, bytes)| self.note_bytes(number, class, bytes as i128));
         gone.into_iter().for_each(|(class, bytes)| self.note_bytes(number, class, -(bytes as i128)));
         let last = failed || self.is_last(number);
+        let next = (!last).then(|| self.circuits[usize::from(job.circuit)].stages[usize::from(job.stage) + 1].name);
         let subject = record::subject(number, &self.name(number), Some(stage));
         let recorder = self.recorder.as_mut().expect("it is asked for");
         if on == Site::Device {
@@ -652,6 +653,10 @@ impl<'a> Core<'a> {
             recorder.note(self.now, Some(subject.clone()), What::Changed { resource, delta: -1, held: 0 });
         }
         recorder.note(self.now, Some(subject.clone()), What::StageEnded);
+        if let Some(next) = next {
+            // What it has made waits from now on.
+            recorder.note(self.now, Some(record::subject(number, &subject.name, Some(next))), What::Asked);
+        }
         if last {
             let how = if failed { "failed" } else { "result" };
             let subject = record::subject(number, &subject.name, None);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use plimsoll::observe::What;
+use plimsoll::observe::{Subject, What};
 
 use super::clock::Due;
 use super::core::{Admission, Core};
@@ -266,10 +266,10 @@ impl Core<'_> {
         if self.recorder.is_none() {
             return;
         }
-        let subject = record::subject(job, &self.name(job), None);
+        let (subject, first) = (record::subject(job, &self.name(job), None), self.stage(job).name);
         let recorder = self.recorder.as_mut().expect("there is one");
         recorder.note(self.now, Some(subject.clone()), What::Submitted);
-        recorder.note(self.now, Some(subject), What::Asked);
+        recorder.note(self.now, Some(Subject { stage: Some(first), ..subject }), What::Asked);
     }
 
     fn note_resident(&mut self, class: u16, residency: &crate::workload::Residency) {

@@ -350,6 +350,7 @@ impl LedgerState {
 
     /// Lets a job that is not in flight any more claim what it claimed at first.
     pub(super) fn reset_plan(&mut self, id: OwnerId) {
+        self.drop_lost_plans(id);
         self.adopt_nominal_plan(id);
         // Also where that has the number that it had: those before it may have been forgotten.
         let Declared::Job { plans, .. } = &self.owners[id.0].declared else { unreachable!("only jobs have plans") };
@@ -403,6 +404,8 @@ impl LedgerState {
             let granted = self.try_grant(id);
             if granted.is_some() {
                 self.changed_plan |= self.owners[id.0].in_flight() && before.at != at;
+                // It was kept as long as the job went by it.
+                self.drop_lost_plans(id);
                 return granted;
             }
             // Without a grant, a part may have been admitted to the load of what it needs, by this plan.
@@ -455,6 +458,7 @@ impl LedgerState {
         if !is_possible {
             return None;
         }
+        debug_assert!(at == before || !self.is_lost_plan(plan, stage), "a job goes by a plan without a device");
         let in_flight = owner.in_flight();
         let mut family = FamilyBefore::default();
         if at != before && in_flight {

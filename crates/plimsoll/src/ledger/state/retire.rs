@@ -164,6 +164,24 @@ impl LedgerState {
         }
     }
 
+    /// Forgets the plans of a job that need a lost device, now that it does not go by them any more. What they needed there
+    /// is not on the books, so they would seem to fit.
+    pub(super) fn drop_lost_plans(&mut self, id: OwnerId) {
+        if !self.accounts.any_lost() || mutant!("lost-plan-left-behind") {
+            return;
+        }
+        let (accounts, residencies, owner) = (&self.accounts, &self.residencies, &mut self.owners[id.0]);
+        let in_flight = owner.in_flight();
+        let from = if in_flight { owner.current_stage().unwrap_or(0) } else { 0 };
+        let Declared::Job { plans, .. } = &mut owner.declared else { return };
+        plans.forget(in_flight, |plan| plan.is_lost(from, accounts, residencies));
+    }
+
+    /// Whether a plan needs a lost device from this stage on.
+    pub(super) fn is_lost_plan(&self, plan: &Plan, from: usize) -> bool {
+        self.accounts.any_lost() && plan.is_lost(from, &self.accounts, &self.residencies)
+    }
+
     /// Lets a part that is not admitted go by the first plan without a lost device for which its parent has room, if there
     /// is one; otherwise it goes by the plan that it had, and is refused.
     fn choose_another_way(&mut self, id: OwnerId) {
@@ -257,5 +275,63 @@ impl Owner {
             Declared::Job { plans, .. } => plans.iter_mut().for_each(forget_plan),
             Declared::Standing { base, .. } => forget(base),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::JobSpec;
+    use crate::ledger::state::accounts::AccountId;
+    use crate::{Budget, Demand};
+
+    const HOST: Class = Class::new("host", Space::HOST);
+    const CARDS: [Class; 2] = [Class::new("card", Space::device(0)), Class::new("card", Space::device(1))];
+
+    fn profile(card: Class) -> Profile {
+        let on_card = Demand::new().bytes(card, Bytes(6));
+        let nothing = Demand::new();
+        Profile::new()
+            .stage("make", on_card.clone(), nothing.clone())
+            .stage("between", Demand::new().bytes(HOST, Bytes(3)), nothing.clone())
+            .stage("prove", on_card, nothing)
+    }
+
+    /// A job goes by the plan of a device that is lost while the job does not need it, and then by another plan. It does not go back.
+    #[test]
+    fn a_plan_whose_device_is_lost_is_not_gone_back_to() {
+        let spaces = [Space::HOST, Space::device(0), Space::device(1)];
+        let budget = spaces.iter().fold(Budget::new(), |budget, space| budget.space(*space, Bytes(10)));
+        let mut state = LedgerState::new(&budget);
+        let mut out = Vec::new();
+        let hold = |state: &mut LedgerState, class: Class, bytes: u64| {
+            let only = Profile::new().stage("only", Demand::new().bytes(class, Bytes(bytes)), Demand::new());
+            let id = state.submit(AccountId::ROOT, JobSpec::new("other", only)).unwrap();
+            state.enter(0, id, 0, &mut Vec::new()).unwrap();
+            id
+        };
+        let end = |state: &mut LedgerState, id: OwnerId, class: Class, bytes: u64, out: &mut Vec<Outcome>| {
+            state.end_stage(id, &[(class, Bytes(bytes))], out);
+            state.end(id, out);
+        };
+        let on_card = hold(&mut state, CARDS[0], 6);
+        let job = JobSpec::new("job", profile(CARDS[0])).or(profile(CARDS[1]));
+        let job = state.submit(AccountId::ROOT, job).unwrap();
+        state.enter(0, job, 0, &mut out).unwrap();
+        assert_eq!((out.len(), state.choice(job)), (1, 1), "the first card is full: {out:?}");
+        state.end_stage(job, &[(CARDS[1], Bytes(6))], &mut out);
+        state.retire(CARDS[1].space(), &mut out).unwrap();
+        let on_host = hold(&mut state, HOST, 9);
+        state.enter(0, job, 1, &mut out).unwrap();
+        assert_eq!(out.len(), 1, "the host is full: {out:?}");
+        end(&mut state, on_host, HOST, 9, &mut out);
+        assert_eq!((out.len(), state.choice(job)), (2, 0), "the plan that is left: {out:?}");
+        state.end_stage(job, &[(HOST, Bytes(3))], &mut out);
+        state.enter(0, job, 2, &mut out).unwrap();
+        assert_eq!(out.len(), 2, "the card that is left is full: {out:?}");
+        end(&mut state, on_card, CARDS[0], 6, &mut out);
+        assert_eq!((out.len(), state.choice(job)), (3, 0), "{out:?}");
+        end(&mut state, job, CARDS[0], 6, &mut out);
+        assert!(state.is_quiet());
     }
 }
