@@ -1,5 +1,6 @@
-//! A recorded run, done again in virtual time. The recorded times are all that is compared with: how loaded the machine is that
-//! runs the test does not matter.
+//! A recorded run, done again in virtual time. The recorded times are all that is compared with, so how fast the machine is does not
+//! matter; but time in which it ran something else between two stages is in the record of no stage. So a real run is recorded again, up to
+//! [`RECORDINGS`] times, if its replay does not fit.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,13 +14,18 @@ use plimsoll_sim::{End, Options, simulate};
 
 use super::support::{budget, porep};
 
-fn check(replay: &Replay) {
+const RECORDINGS: usize = 5;
+
+/// Time and peak of a replay, as parts of the recorded ones.
+fn replayed(replay: &Replay) -> (f64, f64) {
     let outcome = simulate(&replay.workload, Options::default());
     assert_eq!((&outcome.end, outcome.jobs), (&End::Done, replay.jobs), "{outcome:?}");
     let time = outcome.time.0 as f64 / replay.time as f64;
-    let peak = outcome.charged_peak.expect("a ledger") as f64 / replay.host_peak as f64;
-    assert!((0.9..=1.1).contains(&time), "it takes {time} of the recorded time");
-    assert!((0.9..=1.1).contains(&peak), "it holds {peak} of the recorded peak");
+    (time, outcome.charged_peak.expect("a ledger") as f64 / replay.host_peak as f64)
+}
+
+fn fits((time, peak): (f64, f64)) -> bool {
+    (0.9..=1.1).contains(&time) && (0.9..=1.1).contains(&peak)
 }
 
 const AUX: Class = Class::new("aux", Space::HOST);
@@ -32,6 +38,14 @@ fn churn(rounds: u64) -> u64 {
 
 #[test]
 fn a_real_run_of_a_pipeline_is_replayed() {
+    let mut seen = Vec::new();
+    while !seen.last().is_some_and(|seen| fits(*seen)) {
+        assert!(seen.len() < RECORDINGS, "time and peak, as parts of the recorded ones: {seen:?}");
+        seen.push(replayed(&record()));
+    }
+}
+
+fn record() -> Replay {
     let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(100)));
     let trace = Arc::new(JsonLines::new(Vec::new()));
     ledger.observe(trace.clone());
@@ -67,7 +81,7 @@ fn a_real_run_of_a_pipeline_is_replayed() {
     let trace = Arc::into_inner(trace).expect("nobody else has it").finish().expect("a vector takes it");
     let replay = from_trace(&*trace).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((replay.jobs, replay.left_out), (60, 0));
-    check(&replay);
+    replay
 }
 
 /// A simulated timeline is a trace like any other.
@@ -79,7 +93,8 @@ fn a_simulated_run_is_replayed() {
     simulate(&workload, Options { timeline: Some(&mut sink), ..Options::default() });
     let replay = from_trace(&*lines).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(replay.jobs, 200);
-    check(&replay);
+    let seen = replayed(&replay);
+    assert!(fits(seen), "time and peak, as parts of the recorded ones: {seen:?}");
 }
 
 #[test]
