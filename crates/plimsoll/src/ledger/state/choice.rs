@@ -350,7 +350,10 @@ impl LedgerState {
 
     /// Lets a job that is not in flight any more claim what it claimed at first.
     pub(super) fn reset_plan(&mut self, id: OwnerId) {
-        self.drop_lost_plans(id);
+        // A part looks for another way when the device is lost, as far as its parent has room (`choose_another_way`).
+        if !self.owners[id.0].is_part() {
+            self.drop_lost_plans(id);
+        }
         self.adopt_nominal_plan(id);
         // Also where that has the number that it had: those before it may have been forgotten.
         let Declared::Job { plans, .. } = &self.owners[id.0].declared else { unreachable!("only jobs have plans") };
