@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 
 use super::accounts::Component;
 use super::amounts::{Amounts, ComponentId, digest};
+use super::choice::Needs;
 use super::owner::{Owner, OwnerId, Phase};
 use super::owners::Owners;
 use super::residency::{Residencies, ResidencyId};
@@ -47,9 +48,6 @@ pub(super) struct Book {
     free: Vec<u64>,
     left: Vec<u32>,
 }
-
-/// What needs are pinned by an owner.
-type PinnedIds = SmallVec<[ResidencyId; 2]>;
 
 /// A residency while the check ends one owner after another: how many of the needy pin it, and what comes back with the last.
 type Pinned<'a> = SmallVec<[(ResidencyId, u64, &'a Amounts); 4]>;
@@ -75,7 +73,7 @@ struct Needy {
     /// What each returns when it has ended.
     returns: Amounts,
     /// The residencies that each pins.
-    pins: PinnedIds,
+    pins: Needs,
 }
 
 /// The needy, by a number of what they need and return.
@@ -88,7 +86,7 @@ struct Alike {
 
 impl Alike {
     /// Counts one more. Returns the number of those that it is one of.
-    fn add(&mut self, need: Amounts, returns: Amounts, pins: PinnedIds) -> u64 {
+    fn add(&mut self, need: Amounts, returns: Amounts, pins: Needs) -> u64 {
         let mut number = digest(&[&need, &returns]);
         for pin in &pins {
             number = (number ^ pin.index() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -156,7 +154,7 @@ impl Book {
             for (at, held) in owner.held.iter() {
                 returns.add(at, held.saturating_sub(owner.leaves.of(at)));
             }
-            let pins = if owner.pins && !mutant!("book-without-pins") { owner.needs.clone() } else { PinnedIds::new() };
+            let pins = if owner.pins && !mutant!("book-without-pins") { owner.needs.clone() } else { Needs::new() };
             part.needy = Some(self.needy.add(need, returns, pins));
         }
         self.parents += usize::from(part.is_parent);

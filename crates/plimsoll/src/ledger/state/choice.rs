@@ -350,10 +350,6 @@ impl LedgerState {
 
     /// Lets a job that is not in flight any more claim what it claimed at first.
     pub(super) fn reset_plan(&mut self, id: OwnerId) {
-        // A part looks for another way when the device is lost, as far as its parent has room (`choose_another_way`).
-        if !self.owners[id.0].is_part() {
-            self.drop_lost_plans(id);
-        }
         self.adopt_nominal_plan(id);
         // Also where that has the number that it had: those before it may have been forgotten.
         let Declared::Job { plans, .. } = &self.owners[id.0].declared else { unreachable!("only jobs have plans") };
@@ -408,7 +404,9 @@ impl LedgerState {
             if granted.is_some() {
                 self.changed_plan |= self.owners[id.0].in_flight() && before.at != at;
                 // It was kept as long as the job went by it.
-                self.drop_lost_plans(id);
+                if !mutant!("lost-plan-left-behind") {
+                    self.forget_lost_plans(id);
+                }
                 return granted;
             }
             // Without a grant, a part may have been admitted to the load of what it needs, by this plan.

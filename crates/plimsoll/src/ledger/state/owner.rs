@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::accounts::{AccountId, Accounts};
 use super::alone::Alone;
 use super::amounts::Amounts;
-use super::choice::Plans;
+use super::choice::{Needs, Plans};
 use super::family::Family;
 use super::queues::Listing;
 use super::residency::ResidencyId;
@@ -129,7 +129,7 @@ pub(super) struct Owner {
     /// How many reservations are out.
     pub(super) pieces: u32,
     /// What it needs beside its claim.
-    pub(super) needs: SmallVec<[ResidencyId; 2]>,
+    pub(super) needs: Needs,
     /// It pins that.
     pub(super) pins: bool,
     /// It is nobody's: it holds the bytes of this.

@@ -141,7 +141,7 @@ impl LedgerState {
     }
 
     /// Forgets the plans of a job that need a lost device in a stage that is still to come, as long as there are others and
-    /// the job does not go by them already.
+    /// the job does not go by them already. What they needed there is not on the books, so they would seem to fit.
     pub(super) fn forget_lost_plans(&mut self, id: OwnerId) {
         if !self.accounts.any_lost() {
             return;
@@ -162,19 +162,6 @@ impl LedgerState {
         if !in_flight {
             self.reset_plan(id);
         }
-    }
-
-    /// Forgets the plans of a job that need a lost device, now that it does not go by them any more. What they needed there
-    /// is not on the books, so they would seem to fit.
-    pub(super) fn drop_lost_plans(&mut self, id: OwnerId) {
-        if !self.accounts.any_lost() || mutant!("lost-plan-left-behind") {
-            return;
-        }
-        let (accounts, residencies, owner) = (&self.accounts, &self.residencies, &mut self.owners[id.0]);
-        let in_flight = owner.in_flight();
-        let from = if in_flight { owner.current_stage().unwrap_or(0) } else { 0 };
-        let Declared::Job { plans, .. } = &mut owner.declared else { return };
-        plans.forget(in_flight, |plan| plan.is_lost(from, accounts, residencies));
     }
 
     /// Whether a plan needs a lost device from this stage on.
