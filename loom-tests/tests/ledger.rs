@@ -209,6 +209,49 @@ fn a_job_that_is_dropped_while_it_is_granted_returns_everything() {
     });
 }
 
+/// A reservation of one byte that may grow to two, and another that holds what it would grow into.
+fn growing(ledger: &Ledger) -> (Reservation, Reservation) {
+    let growing = ledger.reserve(A, Bytes(1)).max(Bytes(2)).try_now().expect("there is room");
+    (growing, hold(ledger, 1))
+}
+
+#[test]
+fn a_release_wakes_a_growth() {
+    check(|| {
+        let ledger = ledger(2);
+        let (mut growing, held) = growing(&ledger);
+        let grower = thread::spawn(move || {
+            block_on(growing.grow_async(Bytes(1))).unwrap();
+            assert_eq!(growing.bytes(), Bytes(2));
+        });
+        drop(held);
+        grower.join().unwrap();
+        assert!(ledger.snapshot().is_empty());
+    });
+}
+
+#[test]
+fn a_growth_that_is_given_up_while_it_is_granted_returns_its_bytes() {
+    check(|| {
+        let ledger = ledger(2);
+        let (mut growing, held) = growing(&ledger);
+        let grower = thread::spawn({
+            let ledger = ledger.clone();
+            move || {
+                // Dropped at the end of this line: before, while or after the other thread's return serves it.
+                let grown = pin!(growing.grow_async(Bytes(1))).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+                assert_eq!(growing.bytes(), Bytes(if grown { 2 } else { 1 }));
+                // What it was granted while it was given up is there for others.
+                let rest = ledger.reserve(A, Bytes(if grown { 0 } else { 1 })).wait().unwrap();
+                drop((growing, rest));
+            }
+        });
+        drop(held);
+        grower.join().unwrap();
+        assert!(ledger.snapshot().is_empty());
+    });
+}
+
 #[test]
 fn quiescence_is_noticed() {
     check(|| {

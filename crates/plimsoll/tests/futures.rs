@@ -101,6 +101,16 @@ fn growth_is_awaited_and_may_be_given_up_at_any_point() {
     assert!(ledger.snapshot().is_empty());
 }
 
+#[test]
+#[should_panic(expected = "not polled again")]
+fn growth_that_was_answered_is_not_asked_for_again() {
+    let ledger = ledger();
+    let mut held = ledger.reserve(A, Bytes(1)).max(Bytes(3)).wait().unwrap();
+    let mut growth = pin!(held.grow_async(Bytes(1)));
+    assert!(poll(growth.as_mut()).is_ready());
+    let _ = poll(growth.as_mut());
+}
+
 #[cfg(feature = "tokio")]
 mod with_tokio {
     use std::time::Duration;

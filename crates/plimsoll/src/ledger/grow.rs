@@ -16,6 +16,8 @@ pub struct Growth<'a> {
     reservation: &'a mut Reservation,
     bytes: Bytes,
     seat: Option<SeatId>,
+    /// It was answered. To ask again would hold the bytes twice.
+    is_over: bool,
 }
 
 impl Reservation {
@@ -25,8 +27,12 @@ impl Reservation {
     /// # Errors
     ///
     /// As [`grow`](Reservation::grow).
+    ///
+    /// # Panics
+    ///
+    /// If the future is polled after it was ready.
     pub fn grow_async(&mut self, bytes: Bytes) -> Growth<'_> {
-        Growth { reservation: self, bytes, seat: None }
+        Growth { reservation: self, bytes, seat: None, is_over: false }
     }
 }
 
@@ -34,24 +40,25 @@ impl Future for Growth<'_> {
     type Output = Result<(), GrowError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let seat = match self.seat {
-            Some(seat) => seat,
-            None => match self.reservation.ask_for(self.bytes)? {
-                Answer::Now(_, verdict) => {
-                    let bytes = self.bytes;
-                    return Poll::Ready(self.reservation.grown(bytes, verdict));
+        assert!(!self.is_over, "growth that was answered is not polled again");
+        let verdict = match self.seat {
+            Some(seat) => self.reservation.ledger().poll(seat, cx.waker()),
+            None => match self.reservation.ask_for(self.bytes) {
+                Ok(Answer::Now(_, verdict)) => Some(verdict),
+                Ok(Answer::Later(seat)) => {
+                    self.seat = Some(seat);
+                    self.reservation.ledger().poll(seat, cx.waker())
                 }
-                Answer::Later(seat) => *self.seat.insert(seat),
+                Err(error) => {
+                    self.is_over = true;
+                    return Poll::Ready(Err(error));
+                }
             },
         };
-        match self.reservation.ledger().poll(seat, cx.waker()) {
-            None => Poll::Pending,
-            Some(verdict) => {
-                self.seat = None;
-                let bytes = self.bytes;
-                Poll::Ready(self.reservation.grown(bytes, verdict))
-            }
-        }
+        let Some(verdict) = verdict else { return Poll::Pending };
+        (self.seat, self.is_over) = (None, true);
+        let bytes = self.bytes;
+        Poll::Ready(self.reservation.grown(bytes, verdict))
     }
 }
 
