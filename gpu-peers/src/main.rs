@@ -134,7 +134,7 @@ fn main() -> Result<(), Failed> {
         most * 1e3,
         first * 1e3,
         wall * 1e3,
-        proof[..8].iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+        proof.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
     );
     Ok(())
 }

@@ -11,13 +11,18 @@ use plimsoll_icicle::error::OpenError;
 use plimsoll_icicle::{Device, DeviceName, Library, Options};
 
 use crate::args::BackendChoice;
+use crate::cards::Cards;
 use crate::exit::{Exit, Failure};
 
-/// The backend of a run.
+/// What a run computes with.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// It.
+    /// Its name, as the command line has it.
+    pub name: &'static str,
+    /// What computes where there are no cards, and on the host where there are.
     pub backend: Arc<dyn Backend>,
+    /// The cards on which whole proofs are made.
+    pub cards: Cards,
     /// Why, or what it runs on: for the report.
     pub why: String,
     /// What it has of the host's memory, under a ledger of its own: to be taken off the line.
@@ -30,12 +35,18 @@ pub struct Chosen {
 ///
 /// If it was named and is not to be had.
 pub fn choose(choice: BackendChoice, memory: Option<Bytes>) -> Result<Chosen, Failure> {
-    let cpu = |why: String| Chosen { backend: Arc::new(Cpu::new()), why, host_memory: Bytes::ZERO };
+    let cpu = |why: String| Chosen::of(Arc::new(Cpu::new()), why, Bytes::ZERO);
     match choice {
         BackendChoice::Cpu => Ok(cpu("asked for".to_owned())),
         BackendChoice::Cuda => cuda(memory).map_err(|why| unavailable("cuda", &why)),
         BackendChoice::Icicle(name) => icicle(name.as_ref(), memory).map_err(|why| unavailable("icicle", &why)),
         BackendChoice::Auto => Ok(cuda(memory).unwrap_or_else(|why| cpu(format!("no CUDA: {why}")))),
+    }
+}
+
+impl Chosen {
+    fn of(backend: Arc<dyn Backend>, why: String, host_memory: Bytes) -> Self {
+        Self { name: backend.name(), backend, cards: Cards::default(), why, host_memory }
     }
 }
 
@@ -71,7 +82,7 @@ fn icicle(name: Option<&DeviceName>, memory: Option<Bytes>) -> Result<Chosen, St
         let is_host = device.name().is_host();
         let memory = memory.or(is_host.then_some(ICICLE_CPU_BYTES));
         let host_memory = memory.filter(|_| is_host).unwrap_or(Bytes::ZERO);
-        Ok::<_, OpenError>(Chosen { backend: Arc::new(device.alone(memory)?), why, host_memory })
+        Ok::<_, OpenError>(Chosen::of(Arc::new(device.alone(memory)?), why, host_memory))
     };
     open().map_err(|error| error.to_string())
 }
@@ -118,25 +129,13 @@ fn cuda_devices() -> Result<String, String> {
 
 #[cfg(not(feature = "cuda"))]
 fn cuda_devices() -> Result<String, String> {
-    cuda(None).map(|chosen| chosen.why)
+    Cards::open(None).map(|(_, what)| what)
 }
 
-#[cfg(feature = "cuda")]
 fn cuda(memory: Option<Bytes>) -> Result<Chosen, String> {
-    let open = || {
-        let properties = plimsoll_cuda::properties(0)?;
-        let bytes = memory.map_or(properties.free_bytes / 8 * 7, |memory| memory.0);
-        Ok::<_, plimsoll_cuda::error::OpenError>((plimsoll_cuda::CudaDriver::open(0, bytes)?, properties.name, bytes))
-    };
-    let (driver, name, bytes) = open().map_err(|error| error.to_string())?;
-    let backend = plimsoll_cuda::Cuda::alone(driver).map_err(|error| error.to_string())?;
-    let (why, host_memory) = (format!("{name}, {} of its memory", Bytes(bytes)), backend.staging_bytes());
-    Ok(Chosen { backend: Arc::new(backend), why, host_memory })
-}
-
-#[cfg(not(feature = "cuda"))]
-fn cuda(_memory: Option<Bytes>) -> Result<Chosen, String> {
-    Err("this program was built without CUDA; build it with --features cuda".to_owned())
+    let (cards, why) = Cards::open(memory)?;
+    // What copies pass through is on the run's own ledger.
+    Ok(Chosen { name: "cuda", backend: Arc::new(Cpu::new()), cards, why, host_memory: Bytes::ZERO })
 }
 
 #[cfg(test)]
@@ -155,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_was_named_is_used_or_refused() {
-        let name = |choice| choose(choice, None).map(|chosen| chosen.backend.name());
+        let name = |choice| choose(choice, None).map(|chosen| chosen.name);
         assert_eq!(name(BackendChoice::Cpu).expect("always there"), "cpu");
         let nowhere = "NOWHERE".parse().expect("it could be a device");
         let refused = name(BackendChoice::Icicle(Some(nowhere))).expect_err("there is no such device");
@@ -166,6 +165,6 @@ mod tests {
             Err(failure) => assert_eq!(failure.exit, Exit::Usage),
         }
         let auto = choose(BackendChoice::Auto, None).expect("there is always something");
-        assert!(auto.backend.name() == "cuda" || auto.why.starts_with("no CUDA: "), "{}", auto.why);
+        assert!(auto.name == "cuda" || auto.why.starts_with("no CUDA: "), "{}", auto.why);
     }
 }

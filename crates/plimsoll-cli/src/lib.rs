@@ -20,6 +20,7 @@ use serde::Serialize;
 pub mod args;
 pub mod backend;
 pub mod budget;
+pub mod cards;
 pub mod chain;
 pub mod circom;
 pub mod circuit;

@@ -7,13 +7,14 @@ use std::cell::RefCell;
 use std::io::Read;
 
 use plimsoll::ledger::snapshot::Snapshot;
-use plimsoll::pipeline::{JobError, Pipeline, Rejection, StageStats};
+use plimsoll::pipeline::{JobError, Pipeline, StageStats};
 use plimsoll::pool::Pool;
 use plimsoll::{Grant, Ledger};
 use plimsoll_groth16::prover::{Blinding, ProveError, Prover};
 use plimsoll_groth16::{BatchVerifier, PreparedVerifyingKey, Proof, VerifyError, first_invalid};
 use rand_core::OsRng;
 
+use crate::cards::{Cards, PipelineError};
 use crate::chain::{Partition, Partitions, SplitError, State};
 use crate::circuit::{PUBLIC_INPUTS, PartitionCircuit, public_inputs};
 use crate::proof_file::{ProofWriter, Record, WriteError};
@@ -36,9 +37,9 @@ pub enum ProvingError {
     /// The proof file could not be written.
     #[error(transparent)]
     Output(#[from] WriteError),
-    /// The pipeline cannot work within its ledger.
-    #[error("the pipeline was not built: {0}")]
-    Pipeline(#[from] Rejection),
+    /// There is no pipeline.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
     /// A partition's job failed.
     #[error("partition {partition}: {}", chain_of(source))]
     Job {
@@ -113,6 +114,8 @@ pub struct Run {
 pub struct Proving<'a> {
     /// Makes the proofs; its flag to stop is the interrupt's.
     pub prover: &'a Prover,
+    /// Where, if not by the prover's backend.
+    pub cards: &'a Cards,
     /// Where bytes are counted.
     pub ledger: &'a Ledger,
     /// Where stages run.
@@ -146,7 +149,7 @@ impl Proving<'_> {
         })
     }
 
-    fn pipeline(&self) -> Result<FilePipeline, Rejection> {
+    fn pipeline(&self) -> Result<FilePipeline, PipelineError> {
         let begin = |prover: &Prover, grant: &mut Grant, partition: Partition| {
             let claim = Claim::of(&partition);
             Ok((prover.synthesise(grant, PartitionCircuit::new(partition))?, claim))
@@ -155,7 +158,7 @@ impl Proving<'_> {
         let end = |prover: &Prover, openings, claim| {
             Ok(Done { claim, proof: prover.assemble(openings, Blinding::from_os()).proof })
         };
-        self.prover.pipeline(self.ledger, self.pool, begin, end)
+        self.cards.pipeline(self.prover, self.ledger, self.pool, begin, end)
     }
 
     fn deliver<R: Read>(

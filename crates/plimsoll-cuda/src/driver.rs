@@ -104,6 +104,8 @@ pub(crate) struct Shared {
     eraser: Stream,
     /// Nanoseconds for which proofs have kept the device computing.
     busy: AtomicU64,
+    /// How many they were.
+    proofs: AtomicU64,
     /// The staging memory, while somebody keeps it.
     staging: Lock<Weak<Area>>,
 }
@@ -178,6 +180,7 @@ impl CudaDriver {
             memory,
             eraser: Stream::new()?,
             busy: AtomicU64::new(0),
+            proofs: AtomicU64::new(0),
             staging: Lock::default(),
         };
         let stream = Stream::new()?;
@@ -248,6 +251,12 @@ impl CudaDriver {
     pub fn busy(&self) -> Duration {
         // Relaxed: a count that carries nothing with it.
         Duration::from_nanos(self.shared.busy.load(Ordering::Relaxed))
+    }
+
+    /// How many proofs it has computed so far.
+    pub fn proofs(&self) -> u64 {
+        // Relaxed: as above.
+        self.shared.proofs.load(Ordering::Relaxed)
     }
 
     /// The device's free and total bytes as the driver says.
@@ -457,6 +466,7 @@ impl CudaLane {
     pub(crate) fn clock_counts(&mut self) -> Result<(), CudaError> {
         let nanoseconds = self.clock.nanoseconds()?;
         self.shared.busy.fetch_add(nanoseconds, Ordering::Relaxed);
+        self.shared.proofs.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

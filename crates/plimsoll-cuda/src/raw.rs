@@ -452,6 +452,14 @@ impl Slot {
         self.secret
     }
 
+    /// How many bytes of it are not zero.
+    pub(crate) fn written_bytes(&self) -> usize {
+        let _ = self.copied.synchronise();
+        // SAFETY: as in `send`, and zeroed since the range was registered; nobody writes while this is borrowed.
+        let here = unsafe { std::slice::from_raw_parts(self.first, self.bytes) };
+        here.iter().filter(|&&byte| byte != 0).count()
+    }
+
     /// Erases what is secret, once it has been copied.
     pub(crate) fn wipe(&mut self) {
         if self.secret == 0 {

@@ -95,25 +95,33 @@ impl Staging {
             lanes: std::iter::repeat_with(each).take(self.lanes).collect(),
         });
         self.driver.shared.stage_through(&area);
-        Ok(StagingArea { _area: area })
+        Ok(StagingArea { area })
     }
 
-    /// Has each job of a pipeline need it.
+    /// Has each job of a pipeline need it that goes by a profile on the device.
     pub fn with<In, Out, E>(&self, builder: Builder<In, Out, E>) -> Builder<In, Out, E>
     where
         In: Send + 'static,
         Out: Send + 'static,
         E: Send + 'static,
     {
-        let this = self.clone();
-        builder.needs(&self.residency, move |load| this.load(load))
+        let (this, number) = (self.clone(), self.driver.device());
+        builder.needs_by(&self.residency, move |profile| profile.is_on(number), move |load| this.load(load))
     }
 }
 
 /// Staging memory that is there. Copies that are under way keep it a little longer than this.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct StagingArea {
-    _area: Arc<Area>,
+    area: Arc<Area>,
+}
+
+impl StagingArea {
+    /// How many bytes of it are not zero: for the tests of what is erased. Waits for copies.
+    pub fn written_bytes(&self) -> usize {
+        let lanes = self.area.lanes.iter().map(|slots| slots.lock().unwrap_or_else(PoisonError::into_inner));
+        lanes.map(|slots| slots.iter().map(Slot::written_bytes).sum::<usize>()).sum()
+    }
 }
 
 #[derive(Debug)]

@@ -32,6 +32,9 @@ pub const MATRICES: Class = Class::new("matrices", Space::HOST);
 /// The names of the stages, in order.
 pub const STAGES: [&str; 6] = ["synthesise", "evaluate", "quotient", "commit", "b in G2", "assemble"];
 
+/// The names of the stages of a proof whose heavy part is made on a device, in order.
+pub const DEVICE_STAGES: [&str; 5] = ["synthesise", "evaluate", "stage in", "prove on device", "assemble"];
+
 /// What a circuit allocates for itself while its witness is synthesised, in bytes a variable. A circuit of gadgets keeps
 /// handles to the values that it still needs (32 bytes for a bit, 56 for a number) and temporary combinations; few circuits
 /// keep handles to all variables at once. `tests/memory.rs` measures SHA-256 and the worst case.
@@ -112,6 +115,20 @@ impl Footprint {
             .stage(quotient, scratch(provers(3), self.quotient), provers(1))
             .stage(commit, scratch(provers(1), self.commit), witness.clone())
             .stage(b_g2, scratch(witness.clone(), self.b_g2), shells.clone())
+            .stage(assemble, shells, Demand::new())
+    }
+
+    /// The host's part of the profile of a proof that is made on a device, in the five stages of [`DEVICE_STAGES`].
+    pub fn device_profile(&self) -> Profile {
+        let [synthesise, evaluate, stage_in, compute, assemble] = DEVICE_STAGES;
+        let shells = Demand::new().bytes(SHELLS, Bytes(self.shells));
+        let witness = shells.clone().bytes(AUX, Bytes(self.assignment));
+        let evaluated = witness.clone().bytes(PROVERS, Bytes(3 * self.domain));
+        Profile::new()
+            .stage(synthesise, witness.clone().bytes(SCRATCH, Bytes(self.synthesis)), witness)
+            .stage(evaluate, evaluated.clone(), evaluated.clone())
+            .stage(stage_in, evaluated, shells.clone())
+            .stage(compute, shells.clone(), shells.clone())
             .stage(assemble, shells, Demand::new())
     }
 }

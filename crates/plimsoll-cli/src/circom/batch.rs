@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use blstrs::Scalar;
 use plimsoll::ledger::snapshot::Snapshot;
-use plimsoll::pipeline::{JobError, Pipeline, Rejection, StageStats};
+use plimsoll::pipeline::{JobError, Pipeline, StageStats};
 use plimsoll::pool::Pool;
 use plimsoll::{Grant, Ledger};
 use plimsoll_circom::json::VerificationKey;
@@ -20,6 +20,7 @@ use rand_core::OsRng;
 
 use super::load::WITNESS_WINDOW;
 use super::witnesses::WitnessFile;
+use crate::cards::{Cards, PipelineError};
 use crate::proving::{RESULTS_WAITING_MAX, VERIFY_TOGETHER, chain_of};
 use crate::signals::Interrupt;
 
@@ -65,6 +66,8 @@ pub struct BatchRun {
 pub struct Batch<'a> {
     /// Makes the proofs; its flag to stop is the interrupt's.
     pub prover: &'a Prover,
+    /// Where, if not by the prover's backend.
+    pub cards: &'a Cards,
     /// Where bytes are counted.
     pub ledger: &'a Ledger,
     /// Where stages run.
@@ -82,7 +85,7 @@ impl Batch<'_> {
     ///
     /// # Errors
     /// The pipeline cannot work within its ledger; what `deliver` says, after which nothing more is begun.
-    pub fn run<E: From<Rejection>>(
+    pub fn run<E: From<PipelineError>>(
         &self,
         witnesses: &[WitnessFile],
         mut deliver: impl FnMut(usize, Result<Proved, WitnessError>) -> Result<(), E>,
@@ -99,14 +102,14 @@ impl Batch<'_> {
         })
     }
 
-    fn pipeline(&self) -> Result<BatchPipeline, Rejection> {
+    fn pipeline(&self) -> Result<BatchPipeline, PipelineError> {
         let begin =
             |prover: &Prover, grant: &mut Grant, file: WitnessFile| Ok((read_witness(prover, grant, &file.path)?, ()));
         let end = |prover: &Prover, openings, ()| Ok(prover.assemble(openings, Blinding::from_os()));
-        self.prover.pipeline(self.ledger, self.pool, begin, end)
+        self.cards.pipeline(self.prover, self.ledger, self.pool, begin, end)
     }
 
-    fn deliver<E: From<Rejection>>(
+    fn deliver<E: From<PipelineError>>(
         &self,
         pipeline: &BatchPipeline,
         witnesses: &[WitnessFile],

@@ -18,6 +18,7 @@ use plimsoll_groth16::r1cs::R1cs;
 
 use super::known::KnownKeys;
 use crate::budget::{Budget, largest_stage};
+use crate::cards::Cards;
 use crate::console;
 use crate::exit::{Exit, Failure};
 use crate::keys::KEY_SCRATCH;
@@ -113,6 +114,8 @@ pub struct Loading<'a> {
     pub pool: &'a Pool,
     /// What will compute.
     pub backend: &'a dyn Backend,
+    /// Where, if not by the backend.
+    pub cards: &'a Cards,
     /// Keys that were checked before.
     pub known: Option<&'a KnownKeys>,
     /// When to stop.
@@ -130,10 +133,12 @@ impl Loading<'_> {
         let (shape, mut matrices) = self.shape(sources, &zkey)?;
         let footprint =
             Footprint::new(&shape, self.backend, self.budget.threads).with_synthesis(Bytes(WITNESS_WINDOW as u64));
-        let profile = footprint.profile();
+        let profile = self.cards.profile(&footprint);
+        self.cards.require(&shape).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
         let claim = largest_stage(&profile);
         let KeyPlan { resident_bytes, scratch_bytes } = zkey.plan(&shape);
-        let smallest = Bytes(shape.resident_bytes() + resident_bytes) + claim.max(Bytes(scratch_bytes));
+        let smallest = Bytes(shape.resident_bytes() + resident_bytes)
+            + (claim + self.cards.host_memory()).max(Bytes(scratch_bytes));
         self.require(smallest, "this circuit's key and one proof at a time")?;
         matrices.shrink_to(Bytes(shape.resident_bytes())).map_err(internal)?;
 

@@ -100,7 +100,7 @@ pub fn run(args: &Prove) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Internal, format!("{held} were never given back; the proof is written")));
     }
     if let Some(remarks) = plan.chosen.backend.remarks() {
-        console::warn(format!("{}: {remarks}", plan.chosen.backend.name()));
+        console::warn(format!("{}: {remarks}", plan.chosen.name));
     }
     let report = Report {
         input: &input.path,
@@ -214,8 +214,9 @@ impl Plan {
     pub(super) fn new(budget: &Budget, chosen: Chosen) -> Result<Self, Failure> {
         let r1cs = R1cs::from_circuit(PartitionCircuit::shape()).map_err(|e| Failure::new(Exit::Internal, e))?;
         let footprint = Footprint::new(&r1cs, &*chosen.backend, budget.threads);
-        let profile = footprint.profile();
+        let profile = chosen.cards.profile(&footprint);
         let claim = largest_stage(&profile);
+        chosen.cards.require(&r1cs).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
         let plan = Self {
             matrices: Bytes(r1cs.resident_bytes()),
             key: KeyFootprint::of(&r1cs, budget.threads),
@@ -243,7 +244,7 @@ impl Plan {
     /// What the ledger must be able to give: the shape, the key, and the most of making it, reading it, and proving with it.
     /// Making counts even where a key is cached: a cached key can turn out to be damaged.
     pub(super) fn smallest(&self) -> Bytes {
-        self.shared() + self.claim.max(self.key.making).max(self.key.reading)
+        self.shared() + (self.claim + self.chosen.cards.host_memory()).max(self.key.making).max(self.key.reading)
     }
 }
 
@@ -281,7 +282,8 @@ struct Work<'a> {
 impl Work<'_> {
     /// Works, and says what the ledger holds when everything has ended.
     fn run(&self, input: &Input, writer: ProofWriter) -> (Result<Done, Failure>, Bytes) {
-        let ledger = Ledger::new(plimsoll::Budget::new().space(Space::HOST, self.budget.ledger));
+        let budget = plimsoll::Budget::new().space(Space::HOST, self.budget.ledger);
+        let ledger = Ledger::new(self.plan.chosen.cards.budget(budget));
         if let Some(trace) = self.trace {
             trace.follow(&ledger);
         }
@@ -342,7 +344,8 @@ impl Work<'_> {
         let partitions = partition_count(input.bytes);
         let progress = Progress::new("proving", "partitions", partitions);
         let started = Instant::now();
-        let proving = Proving { prover: &prover, ledger, pool: &pool, interrupt: self.interrupt };
+        let proving =
+            Proving { prover: &prover, cards: &plan.chosen.cards, ledger, pool: &pool, interrupt: self.interrupt };
         let reader = BufReader::with_capacity(1 << 16, &input.file);
         let run = proving
             .run(Partitions::new(reader, input.bytes), &mut writer, |done| progress.set(done))

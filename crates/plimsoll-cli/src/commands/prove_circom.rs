@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll::pipeline::Rejection;
 use plimsoll::pool::{Pool, PoolConfig};
 use plimsoll::{Bytes, Ledger, Space};
 use plimsoll_circom::json::{write_proof, write_public};
@@ -16,6 +15,7 @@ use plimsoll_profile::live;
 use crate::args::Prove;
 use crate::backend::{self, Chosen};
 use crate::budget::Budget;
+use crate::cards::PipelineError;
 use crate::circom::batch::{Batch, WitnessError};
 use crate::circom::known::KnownKeys;
 use crate::circom::load::{Loading, Sources};
@@ -59,7 +59,8 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
     if let Some(folder) = &args.heap_profiles {
         heap::check(folder)?;
     }
-    let ledger = Ledger::new(plimsoll::Budget::new().space(Space::HOST, budget.ledger));
+    let limits = plimsoll::Budget::new().space(Space::HOST, budget.ledger);
+    let ledger = Ledger::new(chosen.cards.budget(limits));
     if let Some(trace) = &trace {
         trace.follow(&ledger);
     }
@@ -81,7 +82,7 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Internal, format!("{held} were never given back; the proofs are written")));
     }
     if let Some(remarks) = chosen.backend.remarks() {
-        console::warn(format!("{}: {remarks}", chosen.backend.name()));
+        console::warn(format!("{}: {remarks}", chosen.name));
     }
     let report = Report {
         zkey,
@@ -162,12 +163,12 @@ struct Work<'a> {
 
 /// Why the run ended before all witnesses were looked at.
 enum Ended {
-    Rejected(Rejection),
+    Rejected(PipelineError),
     Failed(Failure),
 }
 
-impl From<Rejection> for Ended {
-    fn from(rejection: Rejection) -> Self {
+impl From<PipelineError> for Ended {
+    fn from(rejection: PipelineError) -> Self {
         Self::Rejected(rejection)
     }
 }
@@ -183,6 +184,7 @@ impl Work<'_> {
             ledger: self.ledger,
             pool: &pool,
             backend: &*self.chosen.backend,
+            cards: &self.chosen.cards,
             known: known.as_ref(),
             interrupt: self.interrupt,
         };
@@ -203,7 +205,13 @@ impl Work<'_> {
             .map_err(|e| internal(&e))?
             .with_synthesis_scratch(Bytes(crate::circom::load::WITNESS_WINDOW as u64))
             .with_stop(self.interrupt.flag());
-        let batch = Batch { prover: &prover, ledger: self.ledger, pool: &pool, interrupt: self.interrupt };
+        let batch = Batch {
+            prover: &prover,
+            cards: &self.chosen.cards,
+            ledger: self.ledger,
+            pool: &pool,
+            interrupt: self.interrupt,
+        };
         let progress = Progress::new("proving", "proofs", witnesses.len() as u64);
         let started = Instant::now();
         let mut outcomes = Vec::new();

@@ -8,7 +8,8 @@ use plimsoll::{Bytes, Ledger, Space};
 use serde::Serialize;
 
 use crate::budget::Budget;
-use crate::console::{self, Align, Grid};
+use crate::cards::Cards;
+use crate::console::{self, Align, Grid, Rows};
 
 /// How long the last bytes may take to come back when all work has ended.
 const QUIESCE: Duration = Duration::from_secs(1);
@@ -22,6 +23,34 @@ pub(super) fn still_held(ledger: &Ledger) -> Bytes {
 /// The most that was held.
 pub(super) fn ledger_peak(ledger: &Snapshot) -> Bytes {
     ledger.space(Space::HOST).map_or(Bytes::ZERO, |space| space.peak)
+}
+
+/// What each card held at the most, and of how much.
+pub(super) fn card_peaks<'a>(cards: &'a Cards, ledger: &'a Snapshot) -> impl Iterator<Item = (u16, Bytes, Bytes)> + 'a {
+    let numbers = cards.numbers().into_iter();
+    numbers.filter_map(|number| ledger.space(Space::device(number)).map(|space| (number, space.peak, space.limit)))
+}
+
+/// A row for each card.
+pub(super) fn add_cards(rows: &mut Rows, cards: &Cards, ledger: &Snapshot) {
+    for (number, peak, limit) in card_peaks(cards, ledger) {
+        rows.add(format!("device {number}"), format!("{peak} at most of {limit}"));
+    }
+}
+
+/// The cards as `--json` has them.
+pub(super) fn json_cards(cards: &Cards, ledger: &Snapshot) -> Vec<JsonCard> {
+    let card =
+        |(device, peak, limit): (u16, Bytes, Bytes)| JsonCard { device, peak_bytes: peak.0, budget_bytes: limit.0 };
+    card_peaks(cards, ledger).map(card).collect()
+}
+
+/// A card's memory, without the tables that are always there.
+#[derive(Serialize)]
+pub(super) struct JsonCard {
+    device: u16,
+    peak_bytes: u64,
+    budget_bytes: u64,
 }
 
 /// Warns if the process went beyond the line.

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Convert, SetupCommand, SetupKeys};
 use crate::budget::Budget;
+use crate::cards::Cards;
 use crate::circom::known::KnownKeys;
 use crate::circom::load::{Loading, Sources, about, open};
 use crate::console::{self, GOOD, Rows, WARNING};
@@ -235,5 +236,13 @@ fn with_loading<T>(
     let pool = pool(&budget)?;
     let ledger = Ledger::new(plimsoll::Budget::new().space(Space::HOST, budget.ledger));
     let backend = Cpu::new();
-    work(&Loading { budget: &budget, ledger: &ledger, pool: &pool, backend: &backend, known, interrupt: &interrupt })
+    work(&Loading {
+        budget: &budget,
+        ledger: &ledger,
+        pool: &pool,
+        backend: &backend,
+        cards: &Cards::default(),
+        known,
+        interrupt: &interrupt,
+    })
 }

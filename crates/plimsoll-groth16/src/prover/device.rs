@@ -27,7 +27,7 @@ use ff::Field;
 use plimsoll::device::{Device, DeviceError, DeviceSet, DriverLane, LaneCx, LeaseCx, NotAdopted, Staged};
 use plimsoll::ledger::{ReserveError, Residency};
 use plimsoll::pipeline::{Builder, Failure};
-use plimsoll::{Bytes, Charged, Demand, Ledger, Profile};
+use plimsoll::{Bytes, Charged, Demand, Ledger, Profile, StageProfile};
 
 use super::b_g2::Openings;
 use super::evaluate::Evaluated;
@@ -37,12 +37,10 @@ use crate::device::{
     DeviceBackend, DevicePlan, DeviceSizes, DeviceWork, KeyLayout, KeyPoints, Residence, ScalarLayout, abc, buckets,
     points, workspace,
 };
-use crate::footprint::{AUX, PROVERS, SCRATCH, SHELLS};
 use crate::keys::{HBasis, ProvingKey};
 use crate::r1cs::{Density, R1cs};
 
-/// The names of the stages, in order.
-pub const DEVICE_STAGES: [&str; 5] = ["synthesise", "evaluate", "stage in", "prove on device", "assemble"];
+pub use crate::footprint::DEVICE_STAGES;
 
 /// About how long a key takes to load again, a byte: for the choice of what is evicted.
 const LOAD_NANOSECONDS_PER_KIB: u64 = 100;
@@ -207,24 +205,23 @@ impl<D: DeviceBackend> DeviceProver<D> {
     }
 
     fn profile(&self, threads: usize, device: u16, plan: &DevicePlan<D::Plan>) -> Profile {
-        let r1cs = self.prover.r1cs();
-        let [synthesise, evaluate, stage_in, compute, assemble] = DEVICE_STAGES;
-        let scratch = self.prover.footprint(threads).synthesis_scratch();
-        let shells = Demand::new().bytes(SHELLS, Bytes::of::<Scalar>(r1cs.inputs() - 1));
-        let witness = shells.clone().bytes(AUX, Bytes::of::<Scalar>(r1cs.variables()));
-        let evaluated = witness.clone().bytes(PROVERS, Bytes::of::<Scalar>(3 * r1cs.domain().size()));
-        let staged = shells.clone().bytes(abc(device), self.layout.bytes);
-        let computing = staged
-            .clone()
-            .bytes(points(device), plan.points)
-            .bytes(buckets(device), plan.buckets)
-            .bytes(workspace(device), plan.workspace);
-        Profile::new()
-            .stage(synthesise, witness.clone().bytes(SCRATCH, scratch), witness)
-            .stage(evaluate, evaluated.clone(), evaluated.clone())
-            .stage(stage_in, evaluated.bytes(abc(device), self.layout.bytes).on_lane(device), staged)
-            .stage(compute, computing.on_lease(device), shells.clone())
-            .stage(assemble, shells, Demand::new())
+        let [_, _, stage_in, compute, _] = DEVICE_STAGES;
+        let scalars = |demand: &Demand| demand.clone().bytes(abc(device), self.layout.bytes);
+        let host = self.prover.footprint(threads).device_profile();
+        host.stages().iter().fold(Profile::new(), |profile, StageProfile { name, peak, keep, .. }| {
+            let (peak, keep) = match *name {
+                name if name == stage_in => (scalars(peak).on_lane(device), scalars(keep)),
+                name if name == compute => {
+                    let computing = scalars(peak)
+                        .bytes(points(device), plan.points)
+                        .bytes(buckets(device), plan.buckets)
+                        .bytes(workspace(device), plan.workspace);
+                    (computing.on_lease(device), keep.clone())
+                }
+                _ => (peak.clone(), keep.clone()),
+            };
+            profile.stage(name, peak, keep)
+        })
     }
 
     fn site(&self, device: u16) -> Option<&Site<D>> {
@@ -391,6 +388,8 @@ impl ProveError {
         }
     }
 }
+
+mod pipeline;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use super::{Done, Plan};
 use crate::budget::Budget;
-use crate::commands::proved::{JsonStage, add_stage, json_stages, ledger_peak, stage_grid, warn_if_beyond};
+use crate::commands::proved::{
+    JsonCard, JsonStage, add_cards, add_stage, json_cards, json_stages, ledger_peak, stage_grid, warn_if_beyond,
+};
 use crate::console::{self, Align, GOOD, Grid, Rows, WARNING};
 use crate::exit::{Exit, Failure};
 use crate::keys::Origin;
@@ -50,7 +52,7 @@ impl Report<'_> {
             .add("key", hex::encode(keys.identity))
             .add("", origin)
             .add("set-up", format!("{WARNING}{SETUP}: INSECURE{WARNING:#}, whoever made this key can forge proofs"))
-            .add("backend", format!("{} ({})", self.plan.chosen.backend.name(), self.plan.chosen.why))
+            .add("backend", format!("{} ({})", self.plan.chosen.name, self.plan.chosen.why))
             .add(
                 "time",
                 format!(
@@ -99,6 +101,7 @@ impl Report<'_> {
                     peak => format!("{peak} partitions at most"),
                 },
             );
+        add_cards(&mut rows, &self.plan.chosen.cards, &self.done.run.ledger);
         if let Some(peak) = self.resident_peak {
             rows.add("process", format!("{peak} at most (VmHWM), {:.0} % of the budget", percent(peak, line.bytes)));
         }
@@ -127,7 +130,7 @@ impl Report<'_> {
                 cached_in: cached_in.map(|path| path.display().to_string()),
                 seconds: keys.seconds,
             },
-            backend: self.plan.chosen.backend.name(),
+            backend: self.plan.chosen.name,
             backend_why: &self.plan.chosen.why,
             threads: self.budget.threads,
             seconds: self.seconds,
@@ -142,6 +145,7 @@ impl Report<'_> {
                 ledger_peak_bytes: ledger_peak(&self.done.run.ledger).0,
                 resident_peak_bytes: self.resident_peak.map(|bytes| bytes.0),
                 in_flight_peak: run.in_flight_peak,
+                devices: json_cards(&self.plan.chosen.cards, &self.done.run.ledger),
                 classes: self
                     .class_peaks()
                     .map(|(class, peak, partition)| JsonClass {
@@ -198,6 +202,7 @@ struct JsonMemory<'a> {
     ledger_peak_bytes: u64,
     resident_peak_bytes: Option<u64>,
     in_flight_peak: usize,
+    devices: Vec<JsonCard>,
     classes: Vec<JsonClass<'a>>,
 }
 

@@ -9,7 +9,7 @@ use super::Done;
 use crate::backend::Chosen;
 use crate::budget::Budget;
 use crate::circom::witnesses::WitnessFile;
-use crate::commands::proved::{json_stages, ledger_peak, stage_grid, warn_if_beyond};
+use crate::commands::proved::{add_cards, json_cards, json_stages, ledger_peak, stage_grid, warn_if_beyond};
 use crate::console::{self, GOOD, Rows};
 use crate::exit::{Exit, Failure};
 
@@ -96,7 +96,7 @@ impl Report<'_> {
                     None => "not checked before proving (--r1cs)".to_owned(),
                 },
             )
-            .add("backend", format!("{} ({})", self.chosen.backend.name(), self.chosen.why))
+            .add("backend", format!("{} ({})", self.chosen.name, self.chosen.why))
             .add(
                 "time",
                 format!(
@@ -109,6 +109,7 @@ impl Report<'_> {
             .add("budget", format!("{}, from {}", self.budget.line.bytes, self.budget.line.source))
             .add("ledger", format!("{} at most of {}", ledger_peak(&self.done.run.ledger), self.budget.ledger))
             .add("in flight", format!("{} at most", run.in_flight_peak));
+        add_cards(&mut rows, &self.chosen.cards, &self.done.run.ledger);
         if let Some(peak) = self.resident_peak {
             rows.add("process", format!("{peak} at most (VmHWM)"));
         }
@@ -160,7 +161,7 @@ impl Report<'_> {
                 "seconds": key.seconds,
             },
             "r1cs": key.checked_with.as_ref().map(|path| path.display().to_string()),
-            "backend": self.chosen.backend.name(),
+            "backend": self.chosen.name,
             "backend_why": self.chosen.why,
             "threads": self.budget.threads,
             "seconds": self.seconds,
@@ -174,6 +175,7 @@ impl Report<'_> {
                 "ledger_peak_bytes": ledger_peak(&self.done.run.ledger).0,
                 "resident_peak_bytes": self.resident_peak.map(|bytes| bytes.0),
                 "in_flight_peak": run.in_flight_peak,
+                "devices": json_cards(&self.chosen.cards, &self.done.run.ledger),
                 "classes": classes,
             },
         })

@@ -23,7 +23,7 @@ use plimsoll_groth16::{PreparedVerifyingKey, setup, verify};
 use crate::circuits::{Chain, Kind};
 use crate::setting::{Failed, Setting};
 use crate::speed::points;
-use crate::{Outcome, number, say};
+use crate::{Outcome, arena_bytes, number, say};
 
 pub(crate) fn pool() -> Result<Pool, Failed> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -94,7 +94,7 @@ pub(crate) fn conform(args: &[String]) -> Outcome {
             let vk = PreparedVerifyingKey::new(&prover.key().vk);
             verify(&vk, &expected.proof, &expected.public_inputs).map_err(|e| format!("the processor's: {e}"))?;
             for residence in [Residence::Resident, Residence::Streamed] {
-                let setting = Setting::new(&prover, &pool, 16 << 30, Some(residence), Pacing::Auto)?;
+                let setting = Setting::new(&prover, &pool, arena_bytes(16 << 10), Some(residence), Pacing::Auto)?;
                 for proof in setting.pipeline.run_all((0..4).map(|i| (format!("{i}"), circuit))).in_order() {
                     let proved = proof.1?;
                     let parts = [
@@ -188,7 +188,7 @@ pub(crate) fn full(args: &[String]) -> Outcome {
         middle.1,
         middle.2,
         setting.stages(),
-        proof[..8].iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+        proof.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
     ));
     Ok(())
 }

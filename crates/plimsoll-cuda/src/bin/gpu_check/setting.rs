@@ -3,10 +3,10 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use plimsoll::device::{Device, DeviceConfig, DeviceSet};
+use plimsoll::device::{Device, DeviceConfig, DeviceError, DeviceSet, StageError};
 use plimsoll::pipeline::{Pacing, Pipeline, Retry};
 use plimsoll::pool::Pool;
-use plimsoll::{Budget, Bytes, Ledger, Space};
+use plimsoll::{Budget, Bytes, Demand, JobSpec, Ledger, Profile, Space};
 use plimsoll_cuda::{CudaDriver, Staging, plan};
 use plimsoll_groth16::device::Residence;
 use plimsoll_groth16::prover::{DEVICE_STAGES, DeviceProver, ProveError, Proved, Prover};
@@ -93,6 +93,30 @@ impl Setting {
         let mut marks: Vec<Mark> = self.marks.try_iter().collect();
         marks.sort_by_key(|mark| mark.computed);
         marks
+    }
+
+    /// How many bytes of the staging memory, through which nothing has passed yet, are not zero after a stage that has copied
+    /// secret values, and after one that has copied others.
+    pub(crate) fn staged(&self) -> Result<[usize; 2], Failed> {
+        const BYTES: u64 = 64 << 20;
+        let mut written = [0; 2];
+        for (class, written) in [plan::abc(0), plan::points(0)].into_iter().zip(&mut written) {
+            let demand = Demand::new().on_lane(0).bytes(class, Bytes(BYTES));
+            let profile = Profile::new().stage("copy", demand, Demand::new());
+            let spec = JobSpec::new("copy", profile).needs(self.staging.residency());
+            let mut job = self.ledger.submit(spec)?;
+            while let Some(load) = job.load().wait()? {
+                let mut load = load.of(self.staging.residency()).map_err(|_| "another load")?;
+                let area = self.staging.load(&mut load)?;
+                drop(load.fill(area));
+            }
+            let grant = job.enter(0).wait()?;
+            let area = grant.pinned(self.staging.residency()).cloned().ok_or("it is pinned")?;
+            let copied = self.device.stage(grant, move |cx| cx.upload(class, &vec![9; BYTES as usize]).map(drop));
+            copied.wait().map_err(|error: StageError<DeviceError>| error.to_string())?;
+            *written = area.written_bytes();
+        }
+        Ok(written)
     }
 
     /// How long each stage took on average.

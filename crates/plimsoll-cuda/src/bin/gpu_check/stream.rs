@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use plimsoll::ledger::snapshot::Snapshot;
 use plimsoll::pipeline::Pacing;
 use plimsoll::pool::Pool;
 use plimsoll::{Ledger, Space};
@@ -52,7 +53,7 @@ fn measure(
         let sampler = scope.spawn(|| {
             let mut host = Host { before: resident_before, ..Host::default() };
             while !over.load(Ordering::Relaxed) {
-                host.look(resident(), held(&setting.ledger) - held_before);
+                host.look(resident(), &setting.ledger.snapshot(), held_before);
                 std::thread::park_timeout(Duration::from_millis(1));
             }
             host
@@ -102,7 +103,8 @@ impl Line {
 }
 
 const HEAD: &str = "| key | proofs a second, kernels' share: of all | of the middle | kernels ms a proof | device MiB: ledger, \
-    arena | host MiB: ledger, process (at most; when the process had most), process before | stages";
+    arena | host MiB: ledger, process (at most; the ledger when the process had most), process before, process when the ledger had most (of which class) | \
+     stages";
 
 /// The same stream under each device budget.
 pub(crate) fn run(args: &[String]) -> Outcome {
@@ -136,19 +138,27 @@ pub(crate) fn pile_up(args: &[String]) -> Outcome {
 }
 
 /// Host memory while a stream runs, beyond what there was before: by the ledger, and by the kernel.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Host {
     before: u64,
     held_most: u64,
+    /// By how much the process had grown by then, and what the ledger held of each class.
+    grown_then: u64,
+    classes: Vec<(&'static str, u64)>,
     grown_most: u64,
     /// What the ledger said when the process was largest.
     held_then: u64,
 }
 
 impl Host {
-    fn look(&mut self, resident: u64, held: u64) {
+    fn look(&mut self, resident: u64, ledger: &Snapshot, held_before: u64) {
+        let held = ledger.space(Space::HOST).map_or(0, |space| space.held.0) - held_before;
         let grown = resident.saturating_sub(self.before);
-        self.held_most = self.held_most.max(held);
+        if held > self.held_most {
+            (self.held_most, self.grown_then) = (held, grown);
+            let of_host = ledger.classes.iter().filter(|usage| usage.class.space() == Space::HOST);
+            self.classes = of_host.map(|usage| (usage.class.name(), usage.totals.held)).collect();
+        }
         if grown > self.grown_most {
             (self.grown_most, self.held_then) = (grown, held);
         }
@@ -156,8 +166,17 @@ impl Host {
 
     fn text(&self) -> String {
         let mib = |bytes: u64| bytes >> 20;
-        let Self { before, held_most, grown_most, held_then } = *self;
-        format!("{}, {} ({}), {}", mib(held_most), mib(grown_most), mib(held_then), mib(before))
+        let Self { before, held_most, grown_then, ref classes, grown_most, held_then } = *self;
+        let classes: Vec<_> = classes.iter().map(|(class, bytes)| format!("{class} {}", mib(*bytes))).collect();
+        format!(
+            "{}, {} ({}), {}, {} ({})",
+            mib(held_most),
+            mib(grown_most),
+            mib(held_then),
+            mib(before),
+            mib(grown_then),
+            classes.join(" ")
+        )
     }
 }
 

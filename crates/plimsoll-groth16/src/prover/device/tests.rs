@@ -17,6 +17,8 @@ use crate::backend::{Backend, Cpu, Transform};
 use crate::device::DeviceSums;
 use crate::test_circuits::{Quirks, Random, Squarings, TestCircuit};
 
+mod pipeline;
+
 /// What a simulated device needs for itself, of each class, in its two plans.
 const ROOM: [u64; 2] = [4096, 512];
 
