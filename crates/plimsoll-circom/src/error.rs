@@ -100,6 +100,9 @@ pub enum ReadError {
         /// The signal.
         index: usize,
     },
+    /// Bytes are not those that were read, and checked, before.
+    #[error("the file was changed while it was in use; begin again with one that nobody writes to")]
+    Changed,
     /// The caller said so.
     #[error("stopped")]
     Stopped,

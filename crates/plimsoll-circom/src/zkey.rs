@@ -30,11 +30,13 @@ mod digest;
 mod load;
 mod order;
 mod shape;
+mod stream;
 
 pub use digest::KeyDigest;
 pub use load::{KeyPlan, OnChecked, check_subgroups};
 pub use order::RootRatio;
 pub use shape::ShapeReadError;
+pub use stream::ZkeyStream;
 
 /// Bytes of a coefficient: matrix, constraint, signal, value.
 const COEFFICIENT_BYTES: usize = 12 + SCALAR_BYTES;

@@ -6,14 +6,16 @@
 //! | `shells` | a copy of the public inputs | synthesise | assemble |
 //! | `provers` | a, b, c on the domain, 32 bytes a point each | evaluate | b, c: quotient; a, which becomes the quotient: commit |
 //! | `scratch` | the circuit's own allocations in synthesise, the backend's after it | | within a stage |
+//! | `scratch` | a piece of a key that is not in memory | within commit and b in G2 | |
 //! | `srs`, `matrices` | the key, the circuit's shape | shared | [`ProvingKey::resident_bytes`], [`R1cs::resident_bytes`] |
 //!
 //! [`ProvingKey::resident_bytes`]: crate::keys::ProvingKey::resident_bytes
 
-use blstrs::Scalar;
+use blstrs::{G1Affine, G2Affine, Scalar};
 use plimsoll::{Bytes, Class, Demand, Profile, Space};
 
 use crate::backend::{Backend, CurveGroup};
+use crate::keys::{KeyStream, Query};
 use crate::r1cs::R1cs;
 
 /// The evaluations of a, b and c, and the quotient.
@@ -52,6 +54,9 @@ pub struct Footprint {
     quotient: u64,
     commit: u64,
     b_g2: u64,
+    /// What commit and b in G2 hold beside a multiplication's scratch: a piece of a streamed key.
+    piece_g1: u64,
+    piece_g2: u64,
 }
 
 impl Footprint {
@@ -72,7 +77,32 @@ impl Footprint {
             // h has n − 1 points or, in the other basis, n.
             commit: g1(n).max(g1(n - 1)).max(g1(r1cs.aux())).max(a_pieces).max(g1(b)),
             b_g2: backend.msm_scratch_bytes(CurveGroup::G2, b, threads),
+            piece_g1: 0,
+            piece_g2: 0,
         }
+    }
+
+    /// The same with a key whose points pass through memory, `piece` at a time ([`Prover::streamed`](crate::prover::Prover::streamed)).
+    #[must_use]
+    pub fn with_stream(
+        mut self,
+        r1cs: &R1cs,
+        backend: &dyn Backend,
+        threads: usize,
+        key: &dyn KeyStream,
+        piece: usize,
+    ) -> Self {
+        let most = |group, queries: &[Query]| {
+            let lengths = queries.iter().flat_map(|query| pieces(key.points(*query), piece));
+            lengths.map(|(_, len)| backend.msm_scratch_bytes(group, len, threads)).max().unwrap_or(0)
+        };
+        self.commit = most(CurveGroup::G1, &[Query::H, Query::L, Query::A, Query::B]);
+        self.b_g2 = most(CurveGroup::G2, &[Query::B]);
+        let longest = piece.min(r1cs.domain().size().max(r1cs.variables())) as u64;
+        self.piece_g1 = key.scratch_bytes() + longest * (size_of::<G1Affine>() + size_of::<Scalar>()) as u64;
+        let longest = piece.min(r1cs.variables()) as u64;
+        self.piece_g2 = key.scratch_bytes() + longest * size_of::<G2Affine>() as u64;
+        self
     }
 
     /// The same with another estimate of what the circuit allocates for itself, for circuits that were measured.
@@ -94,11 +124,21 @@ impl Footprint {
 
     /// The scratch of the multiplications in G1.
     pub fn commit_scratch(&self) -> Bytes {
-        Bytes(self.commit)
+        Bytes(self.commit + self.piece_g1)
     }
 
     /// The scratch of the multiplication in G2.
     pub fn b_g2_scratch(&self) -> Bytes {
+        Bytes(self.b_g2 + self.piece_g2)
+    }
+
+    /// What of [`Footprint::commit_scratch`] is the backend's.
+    pub(crate) fn multiplication_scratch(&self) -> Bytes {
+        Bytes(self.commit)
+    }
+
+    /// What of [`Footprint::b_g2_scratch`] is the backend's.
+    pub(crate) fn multiplication_scratch_g2(&self) -> Bytes {
         Bytes(self.b_g2)
     }
 
@@ -113,8 +153,8 @@ impl Footprint {
             .stage(synthesise, scratch(witness.clone(), self.synthesis), witness.clone())
             .stage(evaluate, provers(3), provers(3))
             .stage(quotient, scratch(provers(3), self.quotient), provers(1))
-            .stage(commit, scratch(provers(1), self.commit), witness.clone())
-            .stage(b_g2, scratch(witness.clone(), self.b_g2), shells.clone())
+            .stage(commit, scratch(provers(1), self.commit_scratch().0), witness.clone())
+            .stage(b_g2, scratch(witness.clone(), self.b_g2_scratch().0), shells.clone())
             .stage(assemble, shells, Demand::new())
     }
 
@@ -133,7 +173,12 @@ impl Footprint {
     }
 }
 
+/// The pieces of `total` points of which `most` are taken at a time: the first's index, and how many.
+pub(crate) fn pieces(total: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..total).step_by(most).map(move |first| (first, most.min(total - first)))
+}
+
 /// The lengths of the pieces of `total` values in a buffer of `most`.
 pub(crate) fn piece_lengths(total: usize, most: usize) -> impl Iterator<Item = usize> {
-    (0..total).step_by(most).map(move |start| most.min(total - start))
+    pieces(total, most).map(|(_, len)| len)
 }

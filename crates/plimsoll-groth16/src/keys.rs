@@ -19,11 +19,14 @@ mod equations;
 mod error;
 mod header;
 mod points;
+mod stream;
 
 pub use equations::BrokenEquation;
 pub use error::{KeyMismatch, KeyReadError, KeyWriteError, PointFault, Section};
 pub use header::KeyHeader;
 use points::{PointReader, write_points};
+pub(crate) use stream::check_shape as check_stream_shape;
+pub use stream::{KeyStream, Query, StreamError};
 
 /// Whether points are checked for the subgroup when they are read. That they are on the curve is always checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@ use crate::backend::{Backend, BackendError};
 use crate::circuit::Counts;
 use crate::domain::Domain;
 use crate::footprint::Footprint;
-use crate::keys::{HBasis, KeyMismatch, ProvingKey};
+use crate::keys::{HBasis, HQuery, KeyMismatch, KeyStream, ProvingKey, StreamError, check_stream_shape};
 use crate::r1cs::R1cs;
 use crate::{PreparedVerifyingKey, VerifyError, verify};
 
@@ -41,6 +41,7 @@ mod device;
 mod evaluate;
 mod pipeline;
 mod quotient;
+mod stream;
 mod synthesise;
 
 pub use assemble::{Blinding, Proved};
@@ -55,7 +56,9 @@ pub use synthesise::Witness;
 #[derive(Clone, Debug)]
 pub struct Prover {
     r1cs: Arc<R1cs>,
+    /// Without points where it is streamed.
     key: Arc<ProvingKey>,
+    streamed: Option<Streamed>,
     backend: Arc<dyn Backend>,
     /// The domain, with the coset on which the key's h points want the quotient.
     domain: Domain,
@@ -65,6 +68,25 @@ pub struct Prover {
     stop: Option<Arc<AtomicBool>>,
     /// With which proofs are verified before they are returned.
     verification: Option<Arc<PreparedVerifyingKey>>,
+}
+
+/// A key whose points pass through memory, and how many at a time.
+#[derive(Clone, Debug)]
+struct Streamed {
+    key: Arc<dyn KeyStream>,
+    piece: usize,
+}
+
+impl Streamed {
+    /// The longest piece in G1. Here and below the lengths are the shape's, which the key was found to have.
+    fn piece_g1(&self, r1cs: &R1cs) -> usize {
+        self.piece.min(r1cs.domain().size().max(r1cs.variables()))
+    }
+
+    /// The longest piece in G2.
+    fn piece_g2(&self, r1cs: &R1cs) -> usize {
+        self.piece.min(r1cs.variables())
+    }
 }
 
 /// Why a step of a proof failed. The buffers of the proof have been erased and given back.
@@ -123,6 +145,13 @@ pub enum ProveError {
         #[source]
         source: VerifyError,
     },
+    /// The key's points, which are read anew for each proof ([`Prover::streamed`] only), could not be.
+    #[error("the key's points could not be read")]
+    Key {
+        /// Why.
+        #[source]
+        source: StreamError,
+    },
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -160,14 +189,43 @@ impl Prover {
     /// The key is for another circuit.
     pub fn new(r1cs: Arc<R1cs>, key: Arc<ProvingKey>, backend: Arc<dyn Backend>) -> Result<Self, KeyMismatch> {
         key.check_shape(&r1cs)?;
+        backend.adopt_key(&key);
+        Ok(Self::with_key(r1cs, key, None, backend))
+    }
+
+    /// A prover whose key stays where it is: at most `piece` of its points, rounded up to whole windows of the stream's, are in memory at
+    /// a time. That takes a fraction of the memory and reads the whole key for each proof.
+    ///
+    /// Such a prover multiplies through its [`Backend`]; a [`DeviceProver`] refuses it.
+    ///
+    /// # Errors
+    /// The key is for another circuit.
+    pub fn streamed(
+        r1cs: Arc<R1cs>,
+        key: Arc<dyn KeyStream>,
+        piece: usize,
+        backend: Arc<dyn Backend>,
+    ) -> Result<Self, KeyMismatch> {
+        check_stream_shape(&*key, &r1cs)?;
+        let piece = piece.max(1).next_multiple_of(key.window_points());
+        let (vk, h) = (key.verifying_key().clone(), HQuery { basis: key.basis(), points: Vec::new() });
+        let without = ProvingKey { vk, h, l: Vec::new(), a: Vec::new(), b_g1: Vec::new(), b_g2: Vec::new() };
+        Ok(Self::with_key(r1cs, Arc::new(without), Some(Streamed { key, piece }), backend))
+    }
+
+    fn with_key(
+        r1cs: Arc<R1cs>,
+        key: Arc<ProvingKey>,
+        streamed: Option<Streamed>,
+        backend: Arc<dyn Backend>,
+    ) -> Self {
         let domain = match key.h.basis {
             HBasis::PowersOfTau => r1cs.domain().clone(),
             HBasis::OddCosetLagrange => r1cs.domain().clone().with_odd_coset(),
         };
-        backend.adopt_key(&key);
         let verification = backend.wants_verification().then(|| Arc::new(PreparedVerifyingKey::new(&key.vk)));
         let footprint = OnceLock::new();
-        Ok(Self { r1cs, key, backend, domain, synthesis: None, footprint, stop: None, verification })
+        Self { r1cs, key, streamed, backend, domain, synthesis: None, footprint, stop: None, verification }
     }
 
     /// Has each proof verified before it is returned, whatever the backend says ([`Backend::wants_verification`]).
@@ -206,7 +264,12 @@ impl Prover {
         &self.r1cs
     }
 
-    /// The key.
+    /// Whether the key's points pass through memory ([`Prover::streamed`]).
+    pub fn is_streamed(&self) -> bool {
+        self.streamed.is_some()
+    }
+
+    /// The key; without its points if it [is streamed](Prover::is_streamed).
     pub fn key(&self) -> &Arc<ProvingKey> {
         &self.key
     }
@@ -220,6 +283,12 @@ impl Prover {
     pub fn footprint(&self, threads: usize) -> Footprint {
         let make = || {
             let footprint = Footprint::new(&self.r1cs, &*self.backend, threads);
+            let footprint = match &self.streamed {
+                Some(Streamed { key, piece }) => {
+                    footprint.with_stream(&self.r1cs, &*self.backend, threads, &**key, *piece)
+                }
+                None => footprint,
+            };
             match self.synthesis {
                 Some(bytes) => footprint.with_synthesis(bytes),
                 None => footprint,

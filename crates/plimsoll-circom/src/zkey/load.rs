@@ -1,6 +1,7 @@
 //! The points of a key: a window at a time, from the file into place.
 
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use blstrs::{G1Affine, G2Affine};
 use group::prime::PrimeCurveAffine;
@@ -61,7 +62,7 @@ impl ZkeyFile<'_> {
     /// When `r1cs` is not this file's shape.
     pub fn read_key(&self, r1cs: &R1cs, pages: &dyn Pages) -> Result<(ProvingKey, KeyDigest), ReadError> {
         assert_eq!(r1cs.variables(), self.header().signals as usize, "the shape is this file's");
-        let mut windows = Windows { file: self, pages, hasher: KeyDigest::start(), copy: vec![0; WINDOW_BYTES] };
+        let mut windows = Windows::new(self, pages);
         let g1 = |range: &Range<usize>| range.len() / G1Affine::BYTES;
 
         let constants = windows.constants()?;
@@ -91,29 +92,38 @@ impl ZkeyFile<'_> {
     /// # Errors
     /// A point that is none of its group, or infinity among α, β, γ, δ.
     pub fn read_verifying_key(&self, pages: &dyn Pages) -> Result<VerifyingKey, ReadError> {
-        let mut windows = Windows { file: self, pages, hasher: KeyDigest::start(), copy: vec![0; WINDOW_BYTES] };
+        let mut windows = Windows::new(self, pages);
         let constants = windows.constants()?;
         let mut ic = vec![G1Affine::identity(); self.ic.len() / G1Affine::BYTES];
         windows.dense(Part::Ic, &self.ic, &mut ic)?;
         let vk = VerifyingKey { ic, ..constants };
         check_constants(&vk)?;
         let total = vk.ic.len();
-        Check { done: 0, total, on_checked: &mut |_, _| ControlFlow::Continue(()) }.all(Part::Ic, &vk.ic)?;
+        Check { done: 0, total, on_checked: &mut |_, _| ControlFlow::Continue(()) }.all(Part::Ic, 0, &vk.ic)?;
         Ok(vk)
     }
 }
 
 /// Reads the file through a copy of one window, so that what is hashed is what is used.
-struct Windows<'f, 'a> {
+pub(super) struct Windows<'f, 'a> {
     file: &'f ZkeyFile<'a>,
     pages: &'f dyn Pages,
     hasher: Sha256,
     copy: Vec<u8>,
 }
 
-impl Windows<'_, '_> {
+impl<'f, 'a> Windows<'f, 'a> {
+    pub(super) fn new(file: &'f ZkeyFile<'a>, pages: &'f dyn Pages) -> Self {
+        Self { file, pages, hasher: KeyDigest::start(), copy: vec![0; WINDOW_BYTES] }
+    }
+
+    /// What was hashed so far.
+    pub(super) fn into_hasher(self) -> Sha256 {
+        self.hasher
+    }
+
     /// α, β, γ, δ, without any input points.
-    fn constants(&mut self) -> Result<VerifyingKey, ReadError> {
+    pub(super) fn constants(&mut self) -> Result<VerifyingKey, ReadError> {
         // The counts are vouched for as well.
         let start = self.file.constants.start;
         let header = self.file.constants.start - 12..self.file.constants.end;
@@ -156,27 +166,24 @@ impl Windows<'_, '_> {
             copy.copy_from_slice(&self.file.bytes()[window.clone()]);
             self.pages.release(window);
             self.hasher.update(&*copy);
-            let (copy, points) = (&*copy, &mut points[..copy.len() / P::BYTES]);
-            let parse = |index: usize| point::<P>(&copy[index * P::BYTES..(index + 1) * P::BYTES]);
-            let faults = pool::map_indices(points.len().div_ceil(POINTS_PER_TASK), |task| {
-                let mut tasks = task * POINTS_PER_TASK..((task + 1) * POINTS_PER_TASK).min(copy.len() / P::BYTES);
-                tasks.find_map(|index| parse(index).err().map(|fault| (index, fault)))
-            });
-            if let Some((index, fault)) = faults.into_iter().flatten().next() {
-                return Err(ReadError::Point { section, index: first + index, fault });
-            }
-            pool::for_each_chunk(points, POINTS_PER_TASK, |first, points| {
-                for (i, place) in points.iter_mut().enumerate() {
-                    *place = parse(first + i).unwrap_or_else(|_| P::identity());
-                }
-            });
+            let points = &mut points[..copy.len() / P::BYTES];
+            parse_points(copy, points).map_err(|(index, fault)| ReadError::Point {
+                section,
+                index: first + index,
+                fault,
+            })?;
             sink(first, points)?;
         }
         Ok(())
     }
 
     /// All points of a section.
-    fn dense<P: FilePoint>(&mut self, section: Part, range: &Range<usize>, out: &mut [P]) -> Result<(), ReadError> {
+    pub(super) fn dense<P: FilePoint>(
+        &mut self,
+        section: Part,
+        range: &Range<usize>,
+        out: &mut [P],
+    ) -> Result<(), ReadError> {
         self.each::<P>(section, range, &mut |first, points| {
             out[first..first + points.len()].copy_from_slice(points);
             Ok(())
@@ -206,6 +213,25 @@ impl Windows<'_, '_> {
     }
 }
 
+/// Parses points, on all threads of the current pool, or tells the first that is none.
+pub(super) fn parse_points<P: FilePoint>(bytes: &[u8], points: &mut [P]) -> Result<(), (usize, PointFault)> {
+    let parse = |index: usize| point::<P>(&bytes[index * P::BYTES..(index + 1) * P::BYTES]);
+    let first_bad = AtomicUsize::new(usize::MAX);
+    pool::for_each_chunk(points, POINTS_PER_TASK, |first, points| {
+        for (i, place) in points.iter_mut().enumerate() {
+            match parse(first + i) {
+                Ok(point) => *place = point,
+                // Relaxed: the end of the loop is what makes it known.
+                Err(_) => _ = first_bad.fetch_min(first + i, Ordering::Relaxed),
+            }
+        }
+    });
+    match first_bad.into_inner() {
+        usize::MAX => Ok(()),
+        index => Err((index, parse(index).err().unwrap_or(PointFault::NotCanonical))),
+    }
+}
+
 /// Called now and then with the points checked so far and all there are; `Break` ends the check.
 pub type OnChecked<'a> = &'a mut dyn FnMut(usize, usize) -> ControlFlow<()>;
 
@@ -225,26 +251,27 @@ pub fn check_subgroups(key: &ProvingKey, on_checked: OnChecked<'_>) -> Result<()
     let mut check = Check { done: 0, total, on_checked };
     check_constants(&key.vk)?;
     for (section, points) in g1 {
-        check.all(section, points)?;
+        check.all(section, 0, points)?;
     }
-    check.all(Part::BG2, &key.b_g2)
+    check.all(Part::BG2, 0, &key.b_g2)
 }
 
-struct Check<'a> {
-    done: usize,
-    total: usize,
-    on_checked: OnChecked<'a>,
+pub(super) struct Check<'a> {
+    pub(super) done: usize,
+    pub(super) total: usize,
+    pub(super) on_checked: OnChecked<'a>,
 }
 
 impl Check<'_> {
-    fn all<P: FilePoint>(&mut self, section: Part, points: &[P]) -> Result<(), ReadError> {
+    /// Checks points of a section, the first of which is number `first` there.
+    pub(super) fn all<P: FilePoint>(&mut self, section: Part, first: usize, points: &[P]) -> Result<(), ReadError> {
         for (slab, points) in points.chunks(CHECKED_TOGETHER).enumerate() {
             let bad = pool::map_indices(points.len().div_ceil(CHECKS_PER_TASK), |task| {
                 let range = task * CHECKS_PER_TASK..((task + 1) * CHECKS_PER_TASK).min(points.len());
                 range.into_iter().find(|&index| !points[index].in_subgroup())
             });
             if let Some(index) = bad.into_iter().flatten().next() {
-                let (index, fault) = (slab * CHECKED_TOGETHER + index, PointFault::NotInSubgroup);
+                let (index, fault) = (first + slab * CHECKED_TOGETHER + index, PointFault::NotInSubgroup);
                 return Err(ReadError::Point { section, index, fault });
             }
             self.done += points.len();
@@ -256,7 +283,7 @@ impl Check<'_> {
     }
 }
 
-fn check_constants(vk: &VerifyingKey) -> Result<(), ReadError> {
+pub(super) fn check_constants(vk: &VerifyingKey) -> Result<(), ReadError> {
     let fault = |index| ReadError::Point { section: Part::Constants, index, fault: PointFault::NotInSubgroup };
     for (index, point) in [(0, &vk.alpha_g1), (1, &vk.beta_g1), (4, &vk.delta_g1)] {
         point.in_subgroup().then_some(()).ok_or(fault(index))?;

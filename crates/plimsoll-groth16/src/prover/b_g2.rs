@@ -23,9 +23,13 @@ impl Prover {
     /// Holds `scratch` from the grant.
     ///
     /// # Errors
-    /// [`ProveError::Backend`].
+    /// [`ProveError::Backend`]; [`ProveError::Key`].
     pub fn b_g2(&self, grant: &mut Grant, committed: Committed) -> Result<Openings, ProveError> {
         let Committed { h_and_l, a, b_g1, b_scalars, public_inputs } = committed;
+        if let Some(streamed) = &self.streamed {
+            let b_g2 = self.b_g2_streamed(grant, &b_scalars, streamed)?;
+            return Ok(Openings { h_and_l, a, b_g1, b_g2, public_inputs });
+        }
         let footprint = self.footprint(plimsoll::pool::current_threads());
         let mut scratch = grant.take(SCRATCH, footprint.b_g2_scratch())?;
         let bases = &self.key.b_g2[..];

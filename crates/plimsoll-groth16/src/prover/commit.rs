@@ -15,7 +15,8 @@ pub struct Committed {
     pub(super) h_and_l: G1Projective,
     pub(super) a: G1Projective,
     pub(super) b_g1: G1Projective,
-    /// In the first places of the assignment's buffer: the values of the variables that occur in B. The rest is erased.
+    /// In the first places of the assignment's buffer: the values of the variables that occur in B. The rest is erased. With a
+    /// streamed key all values, in their places.
     pub(super) b_scalars: SecretVec,
     pub(super) public_inputs: Charged<Vec<Scalar>>,
 }
@@ -26,8 +27,11 @@ impl Prover {
     /// Holds `scratch` from the grant.
     ///
     /// # Errors
-    /// [`ProveError::Backend`], [`ProveError::Stopped`].
+    /// [`ProveError::Backend`], [`ProveError::Stopped`]; [`ProveError::Key`].
     pub fn commit(&self, grant: &mut Grant, quotient: Quotient) -> Result<Committed, ProveError> {
+        if let Some(streamed) = &self.streamed {
+            return self.commit_streamed(grant, quotient, streamed);
+        }
         let Quotient { witness, mut h } = quotient;
         let (mut assignment, public_inputs) = (witness.assignment, witness.public_inputs);
         let footprint = self.footprint(plimsoll::pool::current_threads());

@@ -117,6 +117,9 @@ pub enum DeviceProverError {
         /// Its budget.
         memory: Bytes,
     },
+    /// The prover's key is not in memory.
+    #[error("the prover's key passes through memory, where a device would have to find it; load it whole")]
+    KeyStreamed,
     /// The key is no residency of the ledger's.
     #[error(transparent)]
     Residency(#[from] ReserveError),
@@ -144,6 +147,9 @@ impl<D: DeviceBackend> DeviceProver<D> {
         ledger: &Ledger,
         residence: Residence,
     ) -> Result<Self, DeviceProverError> {
+        if prover.is_streamed() {
+            return Err(DeviceProverError::KeyStreamed);
+        }
         let sizes = DeviceSizes::new(prover.r1cs(), prover.key().h.basis);
         let layout = ScalarLayout::new(&sizes, residence);
         let key_bytes = match residence {
