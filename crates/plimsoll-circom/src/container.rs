@@ -8,7 +8,7 @@
 //! | 4 + 8 + n | each section: its type, its length n, its bytes |
 //!
 //! [`Container::parse`] walks from section to section and checks that each lies within the file. It looks at 12 bytes a section and
-//! allocates nothing but the table of sections, which is shorter than the file: whatever a section claims to hold is
+//! allocates nothing but the table of sections, of which there are 64 at most: whatever a section claims to hold is
 //! compared with its length before anybody allocates for it ([`crate::fields::Fields`]).
 
 use std::fmt;
@@ -20,6 +20,9 @@ use crate::fields::Fields;
 const HEADER_BYTES: usize = 12;
 /// Bytes before a section's contents.
 const SECTION_HEADER_BYTES: usize = 12;
+/// The most sections that a file may have: circom and snarkjs write 15 at most. Without a limit, a file of empty sections would
+/// cost more than its size as a table.
+const SECTIONS_MAX: u32 = 64;
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,6 +150,16 @@ pub enum ContainerError {
         /// The bytes that there are.
         available: u64,
     },
+    /// More sections than any of these files has.
+    #[error("it says that it has {found} sections, and {kind} files have {max} at most; the file is damaged")]
+    TooManySections {
+        /// The kind of file.
+        kind: Kind,
+        /// How many it says.
+        found: u32,
+        /// How many are looked at.
+        max: u32,
+    },
     /// Bytes that belong to no section.
     #[error("{extra} bytes follow the last section; the file is damaged")]
     Trailing {
@@ -213,6 +226,9 @@ impl<'a> Container<'a> {
         let (_, Some(version), Some(count)) = (fields.take(4), fields.u32(), fields.u32()) else { return Err(frame) };
         if version == 0 || version > kind.version_max() {
             return Err(ContainerError::Version { kind, found: version, max: kind.version_max() });
+        }
+        if count > SECTIONS_MAX {
+            return Err(ContainerError::TooManySections { kind, found: count, max: SECTIONS_MAX });
         }
         // No more than there can be, whatever the header says.
         let mut sections = Vec::with_capacity((count as usize).min(fields.left() / SECTION_HEADER_BYTES));

@@ -9,6 +9,9 @@ pub const SCALAR_BYTES: usize = 32;
 /// Bytes of a coordinate's part.
 pub const BASE_BYTES: usize = 48;
 
+/// No curve that is known here has a longer modulus.
+const PRIME_BYTES_MAX: usize = 64;
+
 /// The orders of the groups, which are the fields of circuits: circom's `--prime` and the curve it stands for.
 const SCALAR_FIELDS: [(&str, &str); 7] = [
     (BLS12_381_SCALARS, "BLS12-381"),
@@ -43,6 +46,10 @@ pub(crate) fn require_base(prime: &[u8]) -> Result<(), ReadError> {
 }
 
 fn require(prime: &[u8], fields: &[(&str, &'static str)]) -> Result<(), ReadError> {
+    // A file may claim a modulus as long as itself: that is no reason to compute with it.
+    if prime.len() > PRIME_BYTES_MAX {
+        return Err(ReadError::UnknownField { bits: 8 * prime.len() as u64 });
+    }
     let prime = BigUint::from_bytes_le(prime);
     let known =
         fields.iter().find(|(decimal, _)| BigUint::parse_bytes(decimal.as_bytes(), 10).as_ref() == Some(&prime));
@@ -85,5 +92,7 @@ mod tests {
         let error = require_scalars(&[0xff; 32]).expect_err("no prime").to_string();
         assert!(error.contains("256 bits"), "{error}");
         assert!(require_scalars(&[]).is_err());
+        let error = require_scalars(&vec![1; 1 << 20]).expect_err("no prime").to_string();
+        assert!(error.contains("8388608 bits"), "{error}");
     }
 }

@@ -14,8 +14,10 @@ use crate::decimal;
 use crate::points::FilePoint;
 
 mod error;
+mod sequences;
 
 pub use error::JsonError;
+use sequences::Sequence;
 
 /// snarkjs's name of the proof system.
 const PROTOCOL: &str = "groth16";
@@ -35,7 +37,7 @@ struct ProofText {
 }
 
 #[derive(Serialize, Deserialize)]
-struct KeyText {
+struct KeyText<Ic> {
     protocol: String,
     curve: String,
     #[serde(rename = "nPublic")]
@@ -45,7 +47,7 @@ struct KeyText {
     vk_gamma_2: G2Text,
     vk_delta_2: G2Text,
     #[serde(rename = "IC")]
-    ic: Vec<G1Text>,
+    ic: Ic,
 }
 
 /// What a verifier needs, and all that `verification_key.json` has.
@@ -94,9 +96,11 @@ pub fn write_proof(proof: &Proof) -> String {
 /// # Errors
 /// See [`JsonError`].
 pub fn read_public(text: &[u8]) -> Result<Vec<Scalar>, JsonError> {
-    let numbers: Vec<String> = parse(text)?;
-    let number = |(index, text): (usize, &String)| decimal::scalar(text).ok_or(JsonError::Number { index });
-    numbers.iter().enumerate().map(number).collect()
+    let Sequence { elements, first_bad } = parse(text)?;
+    match first_bad {
+        Some((index, ())) => Err(JsonError::Number { index }),
+        None => Ok(elements),
+    }
 }
 
 /// Writes a `public.json`, laid out as snarkjs does.
@@ -110,25 +114,22 @@ impl VerificationKey {
     /// # Errors
     /// See [`JsonError`].
     pub fn read(text: &[u8]) -> Result<Self, JsonError> {
-        let key: KeyText = parse(text)?;
+        let key: KeyText<Sequence<G1Affine>> = parse(text)?;
         check_names(&key.protocol, &key.curve)?;
-        if Some(key.ic.len() as u64) != key.public.checked_add(1) {
-            return Err(JsonError::InputCount { public: key.public, points: key.ic.len() });
-        }
         let fault = |element, index| move |fault| JsonError::Point { element, index, fault };
-        let ic = key.ic.iter().enumerate().map(|(index, text)| {
-            // A public signal that occurs nowhere has the point at infinity.
-            match g1(text) {
-                Err(PointFault::Infinity) => Ok(G1Affine::identity()),
-                point => point.map_err(fault("IC", Some(index))),
-            }
-        });
+        let Sequence { elements: ic, first_bad } = key.ic;
+        if let Some((index, bad)) = first_bad {
+            return Err(fault("IC", Some(index))(bad));
+        }
+        if Some(ic.len() as u64) != key.public.checked_add(1) {
+            return Err(JsonError::InputCount { public: key.public, points: ic.len() });
+        }
         Ok(Self {
             alpha_g1: g1(&key.vk_alpha_1).map_err(fault("vk_alpha_1", None))?,
             beta_g2: g2(&key.vk_beta_2).map_err(fault("vk_beta_2", None))?,
             gamma_g2: g2(&key.vk_gamma_2).map_err(fault("vk_gamma_2", None))?,
             delta_g2: g2(&key.vk_delta_2).map_err(fault("vk_delta_2", None))?,
-            ic: ic.collect::<Result<_, _>>()?,
+            ic,
         })
     }
 
@@ -143,7 +144,7 @@ impl VerificationKey {
             vk_beta_2: g2_text(&self.beta_g2),
             vk_gamma_2: g2_text(&self.gamma_g2),
             vk_delta_2: g2_text(&self.delta_g2),
-            ic: self.ic.iter().map(g1_text).collect(),
+            ic: self.ic.iter().map(g1_text).collect::<Vec<_>>(),
         })
     }
 

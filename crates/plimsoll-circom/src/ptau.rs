@@ -1,4 +1,5 @@
-//! `.ptau`: powers of tau, from which snarkjs makes keys. Read for its header and checked point by point; nothing is made from it.
+//! `.ptau`: powers of tau, from which snarkjs makes keys. Its header and the lengths of its sections are looked at; nothing is made
+//! from it.
 //!
 //! With the feature `insecure-setup` some can be made for development (`insecure`).
 

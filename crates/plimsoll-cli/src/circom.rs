@@ -4,4 +4,5 @@ pub mod batch;
 pub mod explain;
 pub mod known;
 pub mod load;
+pub mod residence;
 pub mod witnesses;

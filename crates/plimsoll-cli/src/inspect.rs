@@ -20,8 +20,9 @@ use crate::exit::{Exit, Failure};
 use crate::key_cache::{Trailer, open_regular};
 use crate::proof_file::ProofReader;
 
-/// JSON files beyond this are none of those that are known here.
-const JSON_BYTES_MAX: u64 = 256 << 20;
+/// JSON files beyond this are none of those that are known here: a key of a hundred thousand public inputs takes 25 MiB. What is made of
+/// one can take several times its length.
+const JSON_BYTES_MAX: u64 = 64 << 20;
 
 /// What was found.
 #[derive(Debug)]
@@ -156,8 +157,11 @@ fn looks_like_json(bytes: &[u8]) -> bool {
 }
 
 fn inspect_json(path: &Path, bytes: &[u8]) -> Result<Inspection, String> {
-    if let Ok(mut reader) = ProofReader::open(path) {
-        return inspect_proof_file(&mut reader).map_err(|e| e.to_string());
+    match ProofReader::open(path) {
+        Ok(mut reader) => return inspect_proof_file(&mut reader).map_err(|e| e.to_string()),
+        // It is one by its second line, and what is wrong with it is behind that.
+        Err(e) if e.line > 2 => return Err(format!("it is a proof file of plimsoll's, but {e}")),
+        Err(_) => {}
     }
     if bytes.len() as u64 > JSON_BYTES_MAX {
         return Err("it is JSON, but too long for any file that is known here".to_owned());

@@ -15,7 +15,7 @@ use blstrs::{G1Affine, G2Affine, Scalar};
 use plimsoll::{Bytes, Class, Demand, Profile, Space};
 
 use crate::backend::{Backend, CurveGroup};
-use crate::keys::{KeyStream, Query};
+use crate::keys::HBasis;
 use crate::r1cs::R1cs;
 
 /// The evaluations of a, b and c, and the quotient.
@@ -82,26 +82,34 @@ impl Footprint {
         }
     }
 
-    /// The same with a key whose points pass through memory, `piece` at a time ([`Prover::streamed`](crate::prover::Prover::streamed)).
+    /// The same with a key whose points pass through memory ([`Prover::streamed`](crate::prover::Prover::streamed)): at most `piece` of
+    /// them at a time, in this basis, with `reading` for what reading takes for itself ([`KeyStream::scratch_bytes`]).
+    ///
+    /// [`KeyStream::scratch_bytes`]: crate::keys::KeyStream::scratch_bytes
     #[must_use]
     pub fn with_stream(
         mut self,
         r1cs: &R1cs,
+        basis: HBasis,
         backend: &dyn Backend,
         threads: usize,
-        key: &dyn KeyStream,
+        reading: Bytes,
         piece: usize,
     ) -> Self {
-        let most = |group, queries: &[Query]| {
-            let lengths = queries.iter().flat_map(|query| pieces(key.points(*query), piece));
-            lengths.map(|(_, len)| backend.msm_scratch_bytes(group, len, threads)).max().unwrap_or(0)
+        let most = |group, lengths: &[usize]| {
+            let lengths = lengths.iter().flat_map(|total| piece_lengths(*total, piece));
+            lengths.map(|len| backend.msm_scratch_bytes(group, len, threads)).max().unwrap_or(0)
         };
-        self.commit = most(CurveGroup::G1, &[Query::H, Query::L, Query::A, Query::B]);
-        self.b_g2 = most(CurveGroup::G2, &[Query::B]);
-        let longest = piece.min(r1cs.domain().size().max(r1cs.variables())) as u64;
-        self.piece_g1 = key.scratch_bytes() + longest * (size_of::<G1Affine>() + size_of::<Scalar>()) as u64;
-        let longest = piece.min(r1cs.variables()) as u64;
-        self.piece_g2 = key.scratch_bytes() + longest * size_of::<G2Affine>() as u64;
+        let (n, variables) = (r1cs.domain().size(), r1cs.variables());
+        let h = match basis {
+            HBasis::PowersOfTau => n - 1,
+            HBasis::OddCosetLagrange => n,
+        };
+        self.commit = most(CurveGroup::G1, &[h, r1cs.aux(), variables]);
+        self.b_g2 = most(CurveGroup::G2, &[variables]);
+        let longest = piece.min(n.max(variables)) as u64;
+        self.piece_g1 = reading.0 + longest * (size_of::<G1Affine>() + size_of::<Scalar>()) as u64;
+        self.piece_g2 = reading.0 + piece.min(variables) as u64 * size_of::<G2Affine>() as u64;
         self
     }
 

@@ -213,12 +213,7 @@ impl Prover {
         Ok(Self::with_key(r1cs, Arc::new(without), Some(Streamed { key, piece }), backend))
     }
 
-    fn with_key(
-        r1cs: Arc<R1cs>,
-        key: Arc<ProvingKey>,
-        streamed: Option<Streamed>,
-        backend: Arc<dyn Backend>,
-    ) -> Self {
+    fn with_key(r1cs: Arc<R1cs>, key: Arc<ProvingKey>, streamed: Option<Streamed>, backend: Arc<dyn Backend>) -> Self {
         let domain = match key.h.basis {
             HBasis::PowersOfTau => r1cs.domain().clone(),
             HBasis::OddCosetLagrange => r1cs.domain().clone().with_odd_coset(),
@@ -285,7 +280,8 @@ impl Prover {
             let footprint = Footprint::new(&self.r1cs, &*self.backend, threads);
             let footprint = match &self.streamed {
                 Some(Streamed { key, piece }) => {
-                    footprint.with_stream(&self.r1cs, &*self.backend, threads, &**key, *piece)
+                    let reading = Bytes(key.scratch_bytes());
+                    footprint.with_stream(&self.r1cs, key.basis(), &*self.backend, threads, reading, *piece)
                 }
                 None => footprint,
             };

@@ -43,8 +43,14 @@ fn every_cut_is_noticed() {
 #[test]
 fn lengths_and_counts_that_lie_cost_nothing() {
     let mut bytes = file(Kind::R1cs, 1, &[(1, b"header")]);
-    bytes[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+    bytes[8..12].copy_from_slice(&SECTIONS_MAX.to_le_bytes());
     assert!(matches!(error(&bytes), ContainerError::Truncated { section: 1, .. }));
+    // Empty sections would cost more as a table than in the file.
+    for found in [SECTIONS_MAX + 1, u32::MAX] {
+        bytes[8..12].copy_from_slice(&found.to_le_bytes());
+        let expected = ContainerError::TooManySections { kind: Kind::R1cs, found, max: SECTIONS_MAX };
+        assert_eq!(error(&bytes), expected);
+    }
     let mut bytes = file(Kind::R1cs, 1, &[(1, b"header")]);
     for len in [7, u64::from(u32::MAX), u64::MAX - 11, u64::MAX] {
         bytes[16..24].copy_from_slice(&len.to_le_bytes());

@@ -34,6 +34,8 @@ pub struct KeyPlan {
     pub resident_bytes: u64,
     /// What loading takes beside it: a window of the file, a copy of it, and its points.
     pub scratch_bytes: u64,
+    /// What is in memory of a key that stays in its file ([`ZkeyFile::scan_key`]).
+    pub stream_bytes: u64,
 }
 
 impl ZkeyFile<'_> {
@@ -46,6 +48,7 @@ impl ZkeyFile<'_> {
         KeyPlan {
             resident_bytes: g1 * size_of::<G1Affine>() as u64 + b * size_of::<G2Affine>() as u64,
             scratch_bytes: 3 * WINDOW_BYTES as u64,
+            stream_bytes: self.stream_resident_bytes(),
         }
     }
 

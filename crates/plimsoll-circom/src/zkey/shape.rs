@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use blstrs::Scalar;
 use ff::Field;
-use plimsoll_groth16::r1cs::{InputRows, Products, R1cs, R1csBuilder, ShapeError, Side};
+use plimsoll_groth16::r1cs::{InputRows, Matrix, Products, R1cs, R1csBuilder, ShapeError, Side};
 
 use super::{COEFFICIENT_BYTES, RootRatio, ZkeyFile};
 use crate::curve::SCALAR_BYTES;
@@ -15,6 +15,9 @@ use crate::scalars::coefficient;
 
 /// What is looked at before its pages are released: whole coefficients.
 const WINDOW_COEFFICIENTS: usize = (1 << 20) / COEFFICIENT_BYTES;
+
+/// What a term takes that was collected to be compared, while its vector grows.
+const TERM_COPY_BYTES: u64 = 2 * (4 + SCALAR_BYTES) as u64;
 
 /// Why a shape was not built.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +56,10 @@ impl ZkeyFile<'_> {
         let header = self.header();
         let (inputs, rows) = (header.public as usize + 1, header.domain as usize);
         let entries = header.coefficients as usize + r1cs.map_or(0, R1csFile::terms_max);
-        R1csBuilder::bytes_for(inputs, header.signals as usize - inputs, rows, entries, entries)
+        let building = R1csBuilder::bytes_for(inputs, header.signals as usize - inputs, rows, entries, entries);
+        // Comparing takes the longest row of the key, from both files, while nothing is built any more.
+        let comparing = r1cs.map_or(0, |_| 2 * TERM_COPY_BYTES * u64::from(header.coefficients));
+        building.max(comparing)
     }
 
     /// The circuit's matrices A and B, and C from the circuit's constraints where they are given: without C nobody can tell whether
@@ -190,12 +196,17 @@ impl From<ShapeError> for Wrapped {
 /// Compares A and B with the constraints, and what is behind them with the rows that snarkjs adds for the public signals.
 fn compare_constraints(shape: &R1cs, r1cs: &R1csFile<'_>) -> Result<(), ShapeReadError> {
     let constraints = r1cs.header().constraints as usize;
-    let mut rows = Rows { shape, at: 0, terms: [Vec::new(), Vec::new()] };
+    let mut rows = Rows { shape, at: 0, terms: [Vec::new(), Vec::new()], in_key: [0; 2] };
+    rows.count();
     each_term(r1cs, &mut |matrix, row, column, value| {
         rows.advance_to(row as usize).map_err(Wrapped)?;
         if let Some(terms) = rows.terms.get_mut(matrix)
             && !value.is_zero_vartime()
         {
+            // Where there are more than in the key it is another circuit: so what is collected is no longer than a row of the key's.
+            if terms.len() >= rows.in_key[matrix] {
+                return Err(Wrapped(ShapeReadError::OtherConstraint { constraint: row as usize }));
+            }
             terms.push((column, value.to_bytes_le()));
         }
         Ok(())
@@ -217,9 +228,16 @@ struct Rows<'a> {
     shape: &'a R1cs,
     at: usize,
     terms: [Vec<(u32, [u8; SCALAR_BYTES])>; 2],
+    /// How many the shape's row has.
+    in_key: [usize; 2],
 }
 
 impl Rows<'_> {
+    fn count(&mut self) {
+        let entries = |matrix: &Matrix| if self.at < matrix.rows() { matrix.row(self.at).0.len() } else { 0 };
+        self.in_key = [self.shape.a(), self.shape.b()].map(entries);
+    }
+
     /// Compares the row that was collected, and all empty ones up to `row`.
     fn advance_to(&mut self, row: usize) -> Result<(), ShapeReadError> {
         while self.at < row {
@@ -239,6 +257,7 @@ impl Rows<'_> {
                 terms.clear();
             }
             self.at += 1;
+            self.count();
         }
         Ok(())
     }

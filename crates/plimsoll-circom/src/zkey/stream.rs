@@ -97,6 +97,12 @@ impl ZkeyFile<'_> {
 }
 
 impl ZkeyStream {
+    /// The points of a window, by which pieces are counted.
+    pub const WINDOW_POINTS: usize = WINDOW_POINTS;
+
+    /// What reading takes for itself: the copy of a window.
+    pub const READ_BYTES: u64 = (WINDOW_POINTS * G2Affine::BYTES) as u64;
+
     /// What scanning, checking and reading hold for themselves, whichever is under way: the copy of a window, and its points where
     /// nobody hands in room for them.
     pub const SCRATCH_BYTES: u64 = 2 * (WINDOW_POINTS * G2Affine::BYTES) as u64 + (2 << 20);

@@ -1,6 +1,5 @@
 //! Which constraint a witness breaks, in the circuit's own words: the signals' names from the `.sym` file. No value is shown.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,8 @@ use blstrs::Scalar;
 use plimsoll_circom::ReadError;
 use plimsoll_circom::r1cs::R1csFile;
 use plimsoll_circom::sym;
+
+use crate::key_cache::open_regular;
 
 /// Terms of a sum that are shown.
 const TERMS_MAX: usize = 6;
@@ -36,7 +37,7 @@ pub fn constraint(r1cs: &R1csFile<'_>, constraint: usize, sym: Option<&Path>) ->
         return "a constraint that ties the public signals".to_owned();
     }
     let wires: Vec<u32> = shown.sums.iter().flatten().map(|(wire, _)| *wire).collect();
-    let names = sym.and_then(|path| sym::names(BufReader::new(File::open(path).ok()?), &wires).ok());
+    let names = sym.and_then(|path| sym::names(BufReader::new(open_regular(path).ok()?), &wires).ok());
     let names = names.unwrap_or_else(|| vec![None; wires.len()]);
     shown.text(&mut names.into_iter())
 }

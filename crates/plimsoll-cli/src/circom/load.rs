@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll::pool::Pool;
-use plimsoll::{Bytes, Class, Ledger, Profile, Reservation};
+use plimsoll::{Bytes, Class, Ledger, Reservation};
 use plimsoll_circom::ReadError;
 use plimsoll_circom::map::MappedFile;
 use plimsoll_circom::r1cs::R1csFile;
-use plimsoll_circom::zkey::{KeyDigest, KeyPlan, ZkeyFile, check_subgroups};
+use plimsoll_circom::zkey::{KeyDigest, KeyPlan, OnChecked, ZkeyFile, ZkeyStream, check_subgroups};
 use plimsoll_groth16::backend::Backend;
 use plimsoll_groth16::footprint::{Footprint, MATRICES, SRS};
-use plimsoll_groth16::keys::ProvingKey;
+use plimsoll_groth16::keys::{HBasis, KeyMismatch, ProvingKey};
+use plimsoll_groth16::prover::Prover;
 use plimsoll_groth16::r1cs::R1cs;
 
 use super::known::KnownKeys;
+use super::residence::{Residence, choose};
 use crate::budget::{Budget, largest_stage};
 use crate::cards::Cards;
 use crate::console;
@@ -32,7 +34,7 @@ pub const WITNESS_WINDOW: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Sources {
     zkey_path: PathBuf,
-    zkey: MappedFile,
+    zkey: Arc<MappedFile>,
     r1cs: Option<(PathBuf, MappedFile)>,
 }
 
@@ -43,7 +45,7 @@ impl Sources {
     /// One is not there, or no regular file.
     pub fn open(zkey: &Path, r1cs: Option<&Path>) -> Result<Self, Failure> {
         let r1cs = r1cs.map(|path| Ok((path.to_owned(), open(path)?))).transpose()?;
-        Ok(Self { zkey_path: zkey.to_owned(), zkey: open(zkey)?, r1cs })
+        Ok(Self { zkey_path: zkey.to_owned(), zkey: Arc::new(open(zkey)?), r1cs })
     }
 
     /// The key.
@@ -88,7 +90,7 @@ pub struct Loaded {
     /// The shape.
     pub shape: Arc<R1cs>,
     /// The key.
-    pub key: Arc<ProvingKey>,
+    pub key: Key,
     /// By which it is known again.
     pub digest: KeyDigest,
     /// Whether its points had been checked before.
@@ -97,10 +99,52 @@ pub struct Loaded {
     pub seconds: f64,
     /// The most that the ledger must be able to give.
     pub smallest: Bytes,
-    /// What one proof needs.
-    pub profile: Profile,
     #[expect(dead_code, reason = "held for as long as the key is there")]
     charges: [Reservation; 2],
+}
+
+/// A key, where it is.
+#[derive(Clone, Debug)]
+pub enum Key {
+    /// In memory.
+    Whole(Arc<ProvingKey>),
+    /// In its file.
+    File {
+        /// From where its points are read.
+        key: Arc<ZkeyStream>,
+        /// How many at a time.
+        piece: usize,
+    },
+}
+
+impl Key {
+    /// What is in memory of it between proofs.
+    pub fn resident_bytes(&self) -> Bytes {
+        match self {
+            Self::Whole(key) => Bytes(key.resident_bytes()),
+            Self::File { key, .. } => Bytes(key.resident_bytes()),
+        }
+    }
+
+    fn check(&self, on_checked: OnChecked<'_>) -> Result<(), ReadError> {
+        match self {
+            Self::Whole(key) => check_subgroups(key, on_checked),
+            Self::File { key, .. } => key.check_subgroups(on_checked),
+        }
+    }
+}
+
+impl Loaded {
+    /// A prover with this shape and key.
+    ///
+    /// # Errors
+    /// The key is for another circuit.
+    pub fn prover(&self, backend: Arc<dyn Backend>) -> Result<Prover, KeyMismatch> {
+        match &self.key {
+            Key::Whole(key) => Prover::new(self.shape.clone(), key.clone(), backend),
+            Key::File { key, piece } => Prover::streamed(self.shape.clone(), key.clone(), *piece, backend),
+        }
+    }
 }
 
 /// What loading needs.
@@ -123,50 +167,106 @@ pub struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    /// Loads shape and key, and checks the key's points unless that was done before.
+    /// Loads shape and key, and checks the key's points unless that was done before. A key that does not fit beside a proof stays in
+    /// its file.
     ///
     /// # Errors
     /// The budget is too small; a file is damaged; a signal came.
     pub fn load(&self, sources: &Sources) -> Result<Loaded, Failure> {
+        self.load_by(sources, |plan, shape| self.residence(plan, shape))
+    }
+
+    /// The same, with all of the key in memory, for what has to look at all of it at once.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn load_whole(&self, sources: &Sources) -> Result<Loaded, Failure> {
+        self.load_by(sources, |plan, shape| {
+            let smallest = Bytes(shape.resident_bytes() + plan.resident_bytes + plan.scratch_bytes);
+            self.require(smallest, "all of this circuit's key")?;
+            Ok((Residence::Whole, smallest))
+        })
+    }
+
+    fn load_by(
+        &self,
+        sources: &Sources,
+        residence: impl FnOnce(KeyPlan, &R1cs) -> Result<(Residence, Bytes), Failure>,
+    ) -> Result<Loaded, Failure> {
         let started = Instant::now();
         let zkey = sources.zkey()?;
         let (shape, mut matrices) = self.shape(sources, &zkey)?;
-        let footprint =
-            Footprint::new(&shape, self.backend, self.budget.threads).with_synthesis(Bytes(WITNESS_WINDOW as u64));
-        let profile = self.cards.profile(&footprint);
-        self.cards.require(&shape).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
-        let claim = largest_stage(&profile);
-        let KeyPlan { resident_bytes, scratch_bytes } = zkey.plan(&shape);
-        let smallest = Bytes(shape.resident_bytes() + resident_bytes)
-            + (claim + self.cards.host_memory()).max(Bytes(scratch_bytes));
-        self.require(smallest, "this circuit's key and one proof at a time")?;
+        let plan = zkey.plan(&shape);
+        let (residence, smallest) = residence(plan, &shape)?;
         matrices.shrink_to(Bytes(shape.resident_bytes())).map_err(internal)?;
 
-        let charge = self.charge(SRS, Bytes(resident_bytes), "proving key")?;
-        let scratch = self.charge(KEY_SCRATCH, Bytes(scratch_bytes), "reading the proving key")?;
-        let read = self.pool.install(|| zkey.read_key(&shape, &sources.zkey));
-        let (key, digest) = read.map_err(|e| about(&sources.zkey_path, e))?;
-        drop(scratch);
+        let fault = |e: ReadError| match e {
+            ReadError::Stopped => self.interrupt.failure(),
+            e => about(&sources.zkey_path, e),
+        };
+        let (key, digest, charge, scratch) = match residence {
+            Residence::Whole => {
+                let charge = self.charge(SRS, Bytes(plan.resident_bytes), "proving key")?;
+                let scratch = self.charge(KEY_SCRATCH, Bytes(plan.scratch_bytes), "reading the proving key")?;
+                let read = self.pool.install(|| zkey.read_key(&shape, &*sources.zkey));
+                let (key, digest) = read.map_err(fault)?;
+                drop(scratch);
+                (Key::Whole(Arc::new(key)), digest, charge, None)
+            }
+            Residence::File { piece } => {
+                let charge = self.charge(SRS, Bytes(zkey.stream_resident_bytes()), "digests of the proving key")?;
+                let scratch = self.charge(KEY_SCRATCH, Bytes(ZkeyStream::SCRATCH_BYTES), "reading the proving key")?;
+                let scanned = self.pool.install(|| zkey.scan_key(&shape, &sources.zkey));
+                let (key, digest) = scanned.map_err(fault)?;
+                (Key::File { key: Arc::new(key), piece }, digest, charge, Some(scratch))
+            }
+        };
         let known = self.known.is_some_and(|known| known.contains(digest));
         if !known {
-            self.check(&key).map_err(|e| match e {
-                ReadError::Stopped => self.interrupt.failure(),
-                e => about(&sources.zkey_path, e),
-            })?;
+            self.check(&key).map_err(fault)?;
             if let Some(Err(e)) = self.known.map(|known| known.remember(digest)) {
                 console::warn(format!("that the key is sound is not remembered: {e}; it will be checked again"));
             }
         }
+        drop(scratch);
         Ok(Loaded {
             shape: Arc::new(shape),
-            key: Arc::new(key),
+            key,
             digest,
             known,
             seconds: started.elapsed().as_secs_f64(),
             smallest,
-            profile,
             charges: [matrices, charge],
         })
+    }
+
+    /// Where the key goes, and the most that the ledger must be able to give then. Cards want it whole.
+    fn residence(&self, plan: KeyPlan, shape: &R1cs) -> Result<(Residence, Bytes), Failure> {
+        let footprint =
+            Footprint::new(shape, self.backend, self.budget.threads).with_synthesis(Bytes(WITNESS_WINDOW as u64));
+        self.cards.require(shape).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
+        let claim = largest_stage(&self.cards.profile(&footprint)) + self.cards.host_memory();
+        let whole = Bytes(shape.resident_bytes() + plan.resident_bytes) + claim.max(Bytes(plan.scratch_bytes));
+        if !self.cards.numbers().is_empty() {
+            self.require(whole, "this circuit's key and one proof at a time")?;
+            return Ok((Residence::Whole, whole));
+        }
+        let needed = |piece: usize| {
+            let (basis, reading) = (HBasis::OddCosetLagrange, Bytes(ZkeyStream::READ_BYTES));
+            let streamed =
+                footprint.clone().with_stream(shape, basis, self.backend, self.budget.threads, reading, piece);
+            let claim = largest_stage(&streamed.profile());
+            Bytes(shape.resident_bytes() + plan.stream_bytes) + claim.max(Bytes(ZkeyStream::SCRATCH_BYTES))
+        };
+        let points = shape.domain().size().max(shape.variables());
+        match choose(self.budget.ledger, whole, ZkeyStream::WINDOW_POINTS, points, needed) {
+            Ok(Residence::Whole) => Ok((Residence::Whole, whole)),
+            Ok(Residence::File { piece }) => Ok((Residence::File { piece }, needed(piece))),
+            Err(smallest) => {
+                self.require(smallest, "one proof at a time, even with the key read from its file piece by piece")?;
+                Err(internal("a budget that suffices was refused"))
+            }
+        }
     }
 
     fn shape(&self, sources: &Sources, zkey: &ZkeyFile<'_>) -> Result<(R1cs, Reservation), Failure> {
@@ -174,14 +274,14 @@ impl Loading<'_> {
         let building = Bytes(zkey.shape_bytes(r1cs.as_ref()));
         self.require(building, "building the circuit's matrices")?;
         let charge = self.charge(MATRICES, building, "shape of the circuit")?;
-        let shape = zkey.shape(r1cs.as_ref(), &sources.zkey);
+        let shape = zkey.shape(r1cs.as_ref(), &*sources.zkey);
         Ok((shape.map_err(|e| about(&sources.zkey_path, e))?, charge))
     }
 
-    fn check(&self, key: &ProvingKey) -> Result<(), ReadError> {
+    fn check(&self, key: &Key) -> Result<(), ReadError> {
         let progress = Progress::new("key: check", "points", 0);
         self.pool.install(|| {
-            check_subgroups(key, &mut |done, total| {
+            key.check(&mut |done, total| {
                 progress.set_total(total as u64);
                 progress.set(done as u64);
                 if self.interrupt.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

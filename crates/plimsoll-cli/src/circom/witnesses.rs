@@ -1,11 +1,16 @@
 //! Which witnesses to prove, and where each proof goes.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::io::BufRead;
+use std::io::{BufRead, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::exit::{Exit, Failure};
+
+/// No name of a file is longer.
+const LINE_BYTES_MAX: u64 = 1 << 14;
 
 /// A witness and the files that come of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +37,7 @@ pub fn collect(arguments: &[PathBuf], output: &Path, stdin: impl BufRead) -> Res
     for argument in arguments {
         if argument.as_os_str() == "-" {
             let lines = stdin.take().ok_or_else(|| usage("-", "it stands for standard input once"))?;
-            for line in lines.lines() {
-                let line = line.map_err(|e| bad_input("standard input", e))?;
-                if !line.trim().is_empty() {
-                    paths.push(PathBuf::from(line));
-                }
-            }
+            read_list(lines, &mut paths)?;
         } else {
             find(argument, &mut paths)?;
         }
@@ -54,6 +54,30 @@ pub fn collect(arguments: &[PathBuf], output: &Path, stdin: impl BufRead) -> Res
             .collect());
     }
     name(paths, output)
+}
+
+/// Names on lines, whatever bytes they are of.
+fn read_list(mut lines: impl BufRead, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut lines).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        match read.map_err(|e| bad_input("standard input", e))? {
+            0 => return Ok(()),
+            read if read as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") => {
+                return Err(bad_input(
+                    "standard input",
+                    "a line is longer than any file's name; give one witness a line",
+                ));
+            }
+            _ => {}
+        }
+        let name = line.strip_suffix(b"\n").unwrap_or(&line);
+        let name = name.strip_suffix(b"\r").unwrap_or(name);
+        if !name.trim_ascii().is_empty() {
+            paths.push(PathBuf::from(OsStr::from_bytes(name)));
+        }
+    }
 }
 
 fn find(argument: &Path, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
@@ -164,5 +188,11 @@ mod tests {
         assert!(error(&["*.none"], "").contains("no file matches"));
         assert!(error(&["-"], "\n").contains("no witness"));
         assert!(error(&["-", "-"], "a\n").contains("once"));
+        let endless = std::io::BufReader::new(std::io::repeat(b'x'));
+        let refused = collect(&["-".into()], Path::new("out"), endless).unwrap_err();
+        assert!(refused.message.contains("longer than any file's name"), "{}", refused.message);
+        let bytes = collect(&["-".into()], Path::new("out"), &b"\xff.wtns\r\nb.wtns"[..]).unwrap();
+        assert_eq!(bytes[0].path.as_os_str().as_bytes(), b"\xff.wtns");
+        assert_eq!(bytes[1].path, Path::new("b.wtns"));
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use plimsoll::pool::{Pool, PoolConfig};
 use plimsoll::{Bytes, Ledger, Space};
 use plimsoll_circom::json::{write_proof, write_public};
-use plimsoll_groth16::prover::{Proved, Prover};
+use plimsoll_groth16::prover::Proved;
 use plimsoll_profile::live;
 
 use crate::args::Prove;
@@ -18,12 +18,13 @@ use crate::budget::Budget;
 use crate::cards::PipelineError;
 use crate::circom::batch::{Batch, WitnessError};
 use crate::circom::known::KnownKeys;
-use crate::circom::load::{Loading, Sources};
+use crate::circom::load::{Key, Loading, Sources, about};
 use crate::circom::witnesses::{WitnessFile, collect};
 use crate::circom::{batch::BatchRun, explain};
 use crate::console;
 use crate::exit::{Exit, Failure};
 use crate::heap;
+use crate::key_cache::open_regular;
 use crate::machine::Machine;
 use crate::metrics;
 use crate::progress::Progress;
@@ -45,6 +46,13 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
     let machine = Machine::new();
     let r1cs = constraints(args, zkey)?;
     let sources = Sources::open(zkey, r1cs.as_deref())?;
+    if let Some(sym) = &args.circom.sym {
+        if r1cs.is_none() {
+            let text = "--sym: names are told of constraints that a witness breaks; name the constraints with --r1cs";
+            return Err(Failure::new(Exit::Usage, text));
+        }
+        open_regular(sym).map_err(|e| about(sym, e))?;
+    }
     let folder = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
     let witnesses = collect(&args.circom.wtns, &folder, io::stdin().lock())?;
     refuse_overwriting(&witnesses, zkey, r1cs.as_deref(), [&args.trace, &args.record])?;
@@ -149,7 +157,23 @@ struct KeyReport {
     known: bool,
     seconds: f64,
     resident: Bytes,
+    streamed: Option<Streamed>,
     checked_with: Option<PathBuf>,
+}
+
+/// What is told about a key that stays in its file.
+struct Streamed {
+    bytes: Bytes,
+    piece: usize,
+}
+
+impl Streamed {
+    fn of(key: &Key) -> Option<Self> {
+        match key {
+            Key::Whole(_) => None,
+            Key::File { key, piece } => Some(Self { bytes: Bytes(key.streamed_bytes()), piece: *piece }),
+        }
+    }
 }
 
 struct Work<'a> {
@@ -201,7 +225,8 @@ impl Work<'_> {
             heap_profiles: self.args.heap_profiles.as_deref(),
         };
         let watch = watched.start(self.ledger);
-        let prover = Prover::new(loaded.shape.clone(), loaded.key.clone(), self.chosen.backend.clone())
+        let prover = loaded
+            .prover(self.chosen.backend.clone())
             .map_err(|e| internal(&e))?
             .with_synthesis_scratch(Bytes(crate::circom::load::WITNESS_WINDOW as u64))
             .with_stop(self.interrupt.flag());
@@ -234,21 +259,36 @@ impl Work<'_> {
         });
         drop((progress, watch));
         let run = run.map_err(|ended| match ended {
+            Ended::Failed(failure) if self.interrupt.is_set() => self.interrupted(failure, &outcomes, witnesses),
             Ended::Failed(failure) => failure,
             Ended::Rejected(rejection) => internal(&rejection),
         })?;
         if self.interrupt.is_set() {
-            return Err(self.interrupt.failure());
+            return Err(self.interrupted(self.interrupt.failure(), &outcomes, witnesses));
         }
         let key = KeyReport {
             digest: loaded.digest.to_string(),
             known: loaded.known,
             seconds: loaded.seconds,
-            resident: Bytes(loaded.key.resident_bytes()),
+            resident: loaded.key.resident_bytes(),
+            streamed: Streamed::of(&loaded.key),
             checked_with: self.sources.r1cs_path().map(Path::to_owned),
         };
         let proving_seconds = started.elapsed().as_secs_f64();
-        Ok(Done { run, outcomes, key, proving_seconds, in_flight: loaded.profile })
+        let in_flight = self.chosen.cards.profile(&prover.footprint(self.budget.threads));
+        Ok(Done { run, outcomes, key, proving_seconds, in_flight })
+    }
+
+    /// A signal came: what was proved before is there.
+    fn interrupted(&self, failure: Failure, outcomes: &[Outcome], witnesses: &[WitnessFile]) -> Failure {
+        let proved = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Proved)).count();
+        match (failure.exit, proved) {
+            (Exit::Interrupted(_), 1..) => {
+                let text = format!("interrupted; the proofs of {proved} of {} witnesses are written", witnesses.len());
+                Failure::new(failure.exit, text)
+            }
+            _ => failure,
+        }
     }
 
     /// What a person needs to mend a witness.

@@ -23,13 +23,15 @@ use crate::args::{Convert, SetupCommand, SetupKeys};
 use crate::budget::Budget;
 use crate::cards::Cards;
 use crate::circom::known::KnownKeys;
-use crate::circom::load::{Loading, Sources, about, open};
+use crate::circom::load::{Key, Loading, Sources, about, open};
 use crate::console::{self, GOOD, Rows, WARNING};
 use crate::exit::{Exit, Failure};
 use crate::key_cache::Trailer;
 use crate::machine::Machine;
 use crate::proof_file::Unfinished;
 use crate::signals::Interrupt;
+
+use super::prove::place_of;
 
 /// Runs it.
 pub fn run(args: &SetupKeys) -> Result<(), Failure> {
@@ -73,8 +75,11 @@ fn check(key: &Path, r1cs: Option<&Path>, as_json: bool) -> Result<(), Failure> 
     let mut facts = Vec::new();
     if Kind::of(&map) == Some(Kind::Zkey) {
         let loaded = with_loading(None, |loading| {
-            let loaded = loading.load(&Sources::open(key, r1cs)?)?;
-            loading.pool.install(|| loaded.key.check_equations(&mut OsRng)).map_err(|e| about(key, e))?;
+            let loaded = loading.load_whole(&Sources::open(key, r1cs)?)?;
+            let Key::Whole(whole) = &loaded.key else {
+                return Err(Failure::new(Exit::Internal, "a key that was to be in memory is not"));
+            };
+            loading.pool.install(|| whole.check_equations(&mut OsRng)).map_err(|e| about(key, e))?;
             Ok((loaded.digest, loaded.shape.constraints()))
         })?;
         facts.push(("digest", "digest", loaded.0.to_string()));
@@ -157,6 +162,12 @@ fn io_error(failure: Failure) -> io::Error {
 
 fn convert(key: &Path, to: Convert, output: &Path, as_json: bool) -> Result<(), Failure> {
     let started = Instant::now();
+    if place_of(key) == place_of(output) {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("{}: would be overwritten by its own conversion", key.display()),
+        ));
+    }
     let map = open(key)?;
     let bytes = match to {
         Convert::VerificationKey => match verifying_key(key, &map)? {

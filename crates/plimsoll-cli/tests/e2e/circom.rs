@@ -135,6 +135,16 @@ fn what_cannot_be_used_is_told_with_the_way_out() {
     sandbox
         .run(&["prove", "--zkey", "small.zkey", "--wtns", "small.wtns", "--memory", "1MiB"])
         .expect(5, &["--memory"]);
+    let with = |more: &[&str]| {
+        sandbox.run(&[&["prove", "--zkey", "small.zkey", "--wtns", "small.wtns", "--output", "sym"], more].concat())
+    };
+    with(&["--check", "--sym", "none.sym"]).expect(4, &["none.sym"]);
+    with(&["--check", "--sym", "/dev/null"]).expect(4, &["/dev/null", "not a regular file"]);
+    with(&["--sym", "small.sym"]).expect(2, &["--sym", "--r1cs"]);
+    sandbox
+        .run(&["setup", "convert", "small.zkey", "--to", "verification-key", "--output", "./small.zkey"])
+        .expect(2, &["small.zkey", "would be overwritten"]);
+    assert_eq!(fs::read(sandbox.path("small.zkey")).unwrap(), zkey);
     fs::remove_file(sandbox.path("small.r1cs")).unwrap();
     sandbox
         .run(&["prove", "--zkey", "small.zkey", "--wtns", "small.wtns", "--check"])

@@ -87,7 +87,7 @@ impl Report<'_> {
             (None, _) => String::new(),
         };
         rows.add("proofs", format!("{} of {}, {GOOD}verified{GOOD:#}, {place}", self.proved(), self.witnesses.len()))
-            .add("key", format!("{}, {} in memory, read in {:.2} s", self.zkey.display(), key.resident, key.seconds))
+            .add("key", self.key())
             .add("", format!("{} ({})", key.digest, if key.known { "checked before" } else { "every point checked" }))
             .add(
                 "witnesses",
@@ -114,6 +114,17 @@ impl Report<'_> {
             rows.add("process", format!("{peak} at most (VmHWM)"));
         }
         rows
+    }
+
+    fn key(&self) -> String {
+        let (zkey, key) = (self.zkey.display(), &self.done.key);
+        match &key.streamed {
+            None => format!("{zkey}, {} in memory, read in {:.2} s", key.resident, key.seconds),
+            Some(streamed) => format!(
+                "{zkey}, of which {} are read for each proof, {} points at a time: with more --memory it would be loaded once",
+                streamed.bytes, streamed.piece
+            ),
+        }
     }
 
     fn json(&self) -> Value {
@@ -158,6 +169,8 @@ impl Report<'_> {
                 "digest": key.digest,
                 "checked_before": key.known,
                 "resident_bytes": key.resident.0,
+                "read_bytes_per_proof": key.streamed.as_ref().map(|streamed| streamed.bytes.0),
+                "points_at_a_time": key.streamed.as_ref().map(|streamed| streamed.piece),
                 "seconds": key.seconds,
             },
             "r1cs": key.checked_with.as_ref().map(|path| path.display().to_string()),
