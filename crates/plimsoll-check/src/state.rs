@@ -559,7 +559,7 @@ impl Step<'_> {
         if is_job {
             self.state.ledger.attach(id, class);
         }
-        match self.state.ledger.try_grow(id, class, bytes) {
+        match self.state.ledger.try_grow(id, class, bytes, &mut self.out) {
             Ok(()) if is_job => self.state.actors[actor].extra = Some((class, bytes.0)),
             Ok(()) => {
                 let piece = self.piece(actor, class);

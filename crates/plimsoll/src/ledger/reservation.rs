@@ -142,7 +142,7 @@ impl Reservation {
     /// [`GrowError::WouldWait`] if there is not so much room, or jobs in flight could then no longer be sure to finish.
     pub fn try_grow(&mut self, bytes: Bytes) -> Result<(), GrowError> {
         self.inner
-            .read(|state| state.try_grow(self.id, self.class, bytes))
+            .event(|state, out| state.try_grow(self.id, self.class, bytes, out))
             .map_err(|shortage| GrowError::WouldWait(Box::new(shortage)))?;
         self.bytes += bytes;
         Ok(())

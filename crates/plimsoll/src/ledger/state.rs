@@ -405,7 +405,13 @@ impl LedgerState {
     }
 
     /// Takes `bytes` more at once, beyond the claim if need be, or leaves everything as it was.
-    pub fn try_grow(&mut self, id: OwnerId, class: Class, bytes: Bytes) -> Result<(), Shortage> {
+    pub fn try_grow(
+        &mut self,
+        id: OwnerId,
+        class: Class,
+        bytes: Bytes,
+        out: &mut Vec<Outcome>,
+    ) -> Result<(), Shortage> {
         let id = self.payer(id);
         self.lost_now(id, class)?;
         let resource = Resource::Class(class);
@@ -434,6 +440,10 @@ impl LedgerState {
             self.note(id, What::Overdrawn { class, bytes });
         }
         self.account_retained();
+        // Of what is retained now, others may have waited for some.
+        if self.recheck {
+            self.settle(out);
+        }
         Ok(())
     }
 
@@ -465,12 +475,7 @@ impl LedgerState {
             let fits = self.fits(&more);
             if fits {
                 self.charge(id, &more);
-                let owner = &mut self.owners[id.0];
-                owner.claim.raise_to(&owner.held);
-                if matches!(owner.declared, Declared::Standing { retained: true, .. }) {
-                    owner.leaves.raise_to(&owner.held);
-                }
-                self.cover_parts(id);
+                self.claim_after_move(id);
             }
             if !fits || !self.is_safe() {
                 let shortage = self.shortage_of(id, &more);

@@ -55,6 +55,20 @@ impl LedgerState {
         self.cover_parts(id);
     }
 
+    /// Brings the claim in line with what an owner holds after a move to another class: a job may need again what it has moved
+    /// away, a free-standing reservation has nothing to do with where its bytes were before.
+    pub(super) fn claim_after_move(&mut self, id: OwnerId) {
+        let owner = &mut self.owners[id.0];
+        if matches!(owner.declared, Declared::Standing { .. }) && !mutant!("move-leaves-its-claim") {
+            return self.reclaim(id);
+        }
+        owner.claim.raise_to(&owner.held);
+        if matches!(owner.declared, Declared::Standing { retained: true, .. }) {
+            owner.leaves.raise_to(&owner.held);
+        }
+        self.cover_parts(id);
+    }
+
     /// Lets the claim fall to that of the stages to come. It is never raised here, even where the job kept more than its
     /// profile says: nobody has checked that more would be safe.
     pub(super) fn lower_claim(&mut self, id: OwnerId) {
@@ -164,22 +178,19 @@ impl LedgerState {
             return;
         }
         let is_retained = |owner: &Owner| matches!(owner.declared, Declared::Standing { retained: true, .. });
-        let before: u64 =
-            self.accounts.components.iter().fold(0, |sum, component| sum.saturating_add(component.retained));
+        let mut before: SmallVec<[u64; 8]> = SmallVec::new();
         for component in &mut self.accounts.components {
-            component.retained = 0;
+            before.push(std::mem::take(&mut component.retained));
         }
-        let mut after = 0u64;
         for &index in self.in_flight.iter() {
             if is_retained(&self.owners[index]) {
                 for (component, leaves) in self.owners[index].leaves.iter() {
                     let component = self.accounts.component_mut(component);
                     component.retained = component.retained.saturating_add(leaves);
-                    after = after.saturating_add(leaves);
                 }
             }
         }
-        self.recheck |= after > before;
+        self.recheck |= self.accounts.components.iter().zip(before).any(|(after, before)| after.retained > before);
     }
 
     /// The first component whose limit, less what is retained, is below the claim.

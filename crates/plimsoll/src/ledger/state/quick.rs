@@ -291,6 +291,7 @@ impl LedgerState {
             && !self.paused
             && !self.has_residencies()
             && !self.accounts.any_lost()
+            && (self.alone.is_empty() || mutant!("short-way-beside-alone"))
             && !lowered()
             && if self.line.is_empty() {
                 self.queues.is_empty() || mutant!("short-way-past-those-who-wait") || self.form_line()
@@ -496,17 +497,18 @@ impl Known {
 }
 
 impl Owner {
-    /// Whether it is a reservation of the root that holds so much and nothing else, in one piece, with nothing declared.
+    /// Whether it is a reservation of the root that holds and claims so much and nothing else, in one piece, with nothing
+    /// declared.
     fn is_simple_holder(&self, class: Class, bytes: u64) -> bool {
-        let is_simple = self.pieces == 1
+        self.pieces == 1
             && self.phase == Phase::InFlight
             && self.account == AccountId::ROOT
             && self.holdings.len() == 1
             && self.holdings[0].1 == bytes
             && matches!(self.holdings[0].0, Resource::Class(held) if is_identical(held, class))
-            && matches!(self.declared, Declared::Standing { max: None, retained: false, .. });
-        debug_assert!(!is_simple || self.leaves.is_zero() && self.held == self.claim, "it claims what it holds");
-        is_simple
+            && matches!(self.declared, Declared::Standing { max: None, retained: false, .. })
+            && self.leaves.is_zero()
+            && self.held == self.claim
     }
 
     /// Puts these bytes in the owner's hands, and claims no more.

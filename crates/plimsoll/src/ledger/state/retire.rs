@@ -48,6 +48,10 @@ impl LedgerState {
         let bytes = holds.iter().filter(|entry| matches!(entry.1, Resource::Class(_))).map(|entry| entry.2).sum();
         let bytes = Bytes(bytes);
         self.note_all(What::Retired { space, bytes });
+        if !mutant!("lost-past-the-line") {
+            // Whoever waits is taken off the queues below and put on them again.
+            self.dissolve_line();
+        }
         for (id, what, held) in holds {
             self.owners[id.0].unhold(what, held);
             self.count_out(id, what, held);
