@@ -11,6 +11,7 @@ mod mutant;
 mod budget;
 mod bytes;
 mod class;
+mod contained;
 mod demand;
 pub mod device;
 pub mod ledger;

@@ -145,6 +145,30 @@ fn a_job_whose_grant_is_given_back_stays_in_flight_for_its_parts() {
 }
 
 #[test]
+fn a_job_whose_grant_is_given_back_stays_in_flight_for_what_its_parts_have_left() {
+    let ledger = ledger(7);
+    let all = ledger.reserve(WORK, Bytes(7)).wait().unwrap();
+    let mut job = ledger.submit(JobSpec::new("job", whole(2))).unwrap();
+    assert!(poll(&mut job, 0).is_pending());
+    drop(all);
+    let mut part = submit_part(&ledger, &job).unwrap();
+    drop(part.enter(0).wait().unwrap());
+    let mut prove = part.enter(1).wait().unwrap();
+    let proof = prove.take_all(PROOF);
+    drop((prove, part));
+    // All its parts have ended; what they have left is the job's.
+    job.cancel_enter();
+    let holders = ledger.snapshot().holders;
+    assert!(held(&ledger) == 1 && holders[0].who.contains("job"), "{holders:?}");
+    assert!(ledger.reserve(WORK, Bytes(6)).retained().try_now().is_err(), "its claim stands");
+    drop(job.enter(0).wait().unwrap());
+    let mut join = job.enter(1).wait().unwrap();
+    join.put_back(proof).unwrap();
+    drop((join, job));
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
 fn a_part_may_be_submitted_while_its_parent_waits_and_counts_with_what_that_waits_for() {
     let profile = whole(2).stage("large", demand(7, 0), demand(0, 0));
     let ledger = ledger(9);

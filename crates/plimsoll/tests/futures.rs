@@ -111,6 +111,99 @@ fn growth_that_was_answered_is_not_asked_for_again() {
     let _ = poll(growth.as_mut());
 }
 
+/// A request that was polled keeps its place however it is waited for then, and is not asked for a second time.
+#[test]
+fn a_request_that_was_polled_may_be_waited_for() {
+    let ledger = ledger();
+    let waiting = || ledger.snapshot().waiters.len();
+    // Named requests go another way than plain ones.
+    for name in [None, Some("named")] {
+        let polled = |bytes| {
+            let request = ledger.reserve(A, Bytes(bytes));
+            let mut request = match name {
+                None => request,
+                Some(name) => request.name(name),
+            };
+            assert!(poll(std::pin::Pin::new(&mut request)).is_pending());
+            request
+        };
+        let held = ledger.reserve(A, Bytes(10)).wait().unwrap();
+        assert!(polled(1).try_now().unwrap_err().to_string().contains("needs 1 B"));
+        assert_eq!(waiting(), 0, "given up");
+        let error = polled(2).wait_for(std::time::Duration::from_millis(1)).unwrap_err();
+        assert!(matches!(error, plimsoll::ledger::ReserveError::TimedOut { .. }), "{error}");
+        assert_eq!(waiting(), 0, "given up");
+        let (request, tried) = (polled(3), polled(4));
+        drop(held);
+        assert_eq!(ledger.snapshot().spaces[0].held, Bytes(7), "both are granted");
+        let (waited, tried) = (request.wait().unwrap(), tried.try_now().unwrap());
+        assert_eq!((waited.bytes(), tried.bytes(), ledger.snapshot().spaces[0].held), (Bytes(3), Bytes(4), Bytes(7)));
+        // Granted while it is waited for.
+        let request = polled(9);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| request.wait().unwrap().bytes());
+            drop((waited, tried));
+            assert_eq!(waits.join().unwrap(), Bytes(9));
+        });
+        assert!(ledger.snapshot().is_empty() && waiting() == 0);
+    }
+}
+
+/// Looks at the ledger when its last clone is dropped, as a waker may that holds a task.
+struct Looks(Ledger);
+
+impl Wake for Looks {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        self.0.snapshot();
+    }
+}
+
+#[test]
+fn a_waker_is_dropped_where_it_may_use_the_ledger() {
+    let ledger = ledger();
+    let held = ledger.reserve(A, Bytes(10)).wait().unwrap();
+    let profile = Profile::new().stage("s", Demand::new().bytes(A, Bytes(7)), Demand::new());
+    let mut job = ledger.submit(JobSpec::new("job", profile)).unwrap();
+    let moment = std::time::Duration::from_millis(1);
+    let waker = || Waker::from(Arc::new(Looks(ledger.clone())));
+    assert!(job.poll_enter(&mut Context::from_waker(&waker()), 0).is_pending());
+    assert!(job.enter(0).wait_for(moment).is_err());
+    let mut request = ledger.reserve(A, Bytes(1));
+    assert!(std::pin::Pin::new(&mut request).poll(&mut Context::from_waker(&waker())).is_pending());
+    assert!(request.wait_for(moment).is_err());
+    drop(held);
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker's own affair");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_nobody_else_from_being_told() {
+    let ledger = ledger();
+    for name in ["", "named"] {
+        let held = ledger.reserve(A, Bytes(10)).wait().unwrap();
+        let ask = || if name.is_empty() { ledger.reserve(A, Bytes(5)) } else { ledger.reserve(A, Bytes(5)).name(name) };
+        let (mut first, mut second) = (pin!(ask()), pin!(ask()));
+        let panics = Waker::from(Arc::new(Panics));
+        assert!(first.as_mut().poll(&mut Context::from_waker(&panics)).is_pending());
+        let told = Waker::from(Arc::new(Unpark(std::thread::current())));
+        assert!(second.as_mut().poll(&mut Context::from_waker(&told)).is_pending());
+        drop(held);
+        // Returns at once if it was told, and never otherwise.
+        std::thread::park();
+        assert!(poll(second).is_ready() && poll(first).is_ready());
+    }
+}
+
 #[cfg(feature = "tokio")]
 mod with_tokio {
     use std::time::Duration;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use plimsoll::ledger::{EnterError, GrowError, ReserveError, ResizeError, SubmitError};
+use plimsoll::ledger::{EnterError, GetError, Got, GrowError, ReserveError, ResizeError, SubmitError};
 use plimsoll::observe::{Event, Observer, What};
 use plimsoll::{Budget, Bytes, Class, Demand, JobSpec, Ledger, Profile, Slots, Space};
 
@@ -34,6 +34,34 @@ fn profile() -> Profile {
         host(1),
         Demand::new(),
     )
+}
+
+#[test]
+fn whoever_asks_for_a_residency_of_a_lost_device_is_told() {
+    let ledger = ledger();
+    let residency = || ledger.residency::<u8>("key", BUCKETS, Bytes(2), Duration::ZERO).unwrap();
+    let (loading, resident, fresh) = (residency(), residency(), residency());
+    drop(resident.get_or_load(|_| Ok::<_, ()>(7)).unwrap());
+    let Got::Vacant(vacant) = loading.get().try_now().unwrap() else { panic!("it is not there") };
+    let lost = |error| matches!(error, EnterError::Lost(_));
+    // Lost while it is loaded, by whoever asked for it by itself.
+    let error = fresh.get_or_load(|_| {
+        ledger.retire(Space::device(0)).unwrap();
+        Ok::<_, ()>(7)
+    });
+    assert!(matches!(error, Err(GetError::Refused(EnterError::Lost(_)))), "{error:?}");
+    assert!(lost(vacant.fill(7).unwrap_err()));
+    // And from then on.
+    for key in [loading, resident, fresh] {
+        assert!(lost(key.get().try_now().unwrap_err()));
+        assert!(lost(key.get().wait().unwrap_err()));
+        let mut request = std::pin::pin!(key.get());
+        let Poll::Ready(polled) = request.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("told")
+        };
+        assert!(lost(polled.unwrap_err()));
+    }
+    ledger.quiesce(Duration::ZERO).unwrap();
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn stage(bytes: u64) -> Profile {
 /// Loads a residency, and lets go of it.
 fn load<T: Send + Sync + 'static>(residency: &Residency<T>, value: T) {
     match residency.get().wait().expect("it fits") {
-        Got::Vacant(vacant) => drop(vacant.fill(value)),
+        Got::Vacant(vacant) => drop(vacant.fill(value).unwrap()),
         Got::Pinned(_) => panic!("it is there already"),
     }
 }
@@ -90,7 +90,7 @@ fn bytes_come_back_after_the_evicted_memory_is_gone_and_never_under_the_lock() {
     let seen = Arc::new(Mutex::new(None));
     let Got::Vacant(mut vacant) = key.get().wait().expect("it fits") else { panic!("nothing is there") };
     let buffer = vacant.vec::<u8>(5).expect("it is paid for");
-    drop(vacant.fill(Watched { ledger: ledger.clone(), seen: seen.clone(), _buffer: Some(buffer) }));
+    drop(vacant.fill(Watched { ledger: ledger.clone(), seen: seen.clone(), _buffer: Some(buffer) }).unwrap());
     let scratch = ledger.reserve(SCRATCH, Bytes(9)).wait().expect("it is evicted");
     assert_eq!(*seen.lock().expect("no panic"), Some(8), "all of it counts while it is dropped");
     assert_eq!(held(&ledger), 9);
@@ -182,7 +182,7 @@ fn a_load_that_is_given_up_is_taken_over() {
     assert!(other.as_mut().poll(&mut cx).is_pending());
     let Poll::Ready(Ok(Got::Vacant(second))) = urgent.as_mut().poll(&mut cx) else { panic!("the urgent one is next") };
     assert_eq!(second.left(), Bytes(8));
-    let pin = second.fill(7);
+    let pin = second.fill(7).unwrap();
     let Poll::Ready(Ok(Got::Pinned(same))) = other.as_mut().poll(&mut cx) else { panic!("it is there") };
     assert_eq!((*pin, *same), (7, 7));
 }

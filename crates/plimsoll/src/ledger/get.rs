@@ -41,7 +41,7 @@ impl<T: Send + Sync + 'static> Get<T> {
     ///
     /// # Errors
     ///
-    /// If it never fits the limit, the ledger is or becomes closed, or whoever loads it says that it cannot be loaded
+    /// If it never fits the limit, its device is or gets lost, the ledger is or becomes closed, or whoever loads it says that it cannot be loaded
     /// ([`Load::fail`](super::Load::fail)).
     pub fn wait(self) -> Result<Got<T>, EnterError> {
         self.wait_at_most(None)
@@ -93,6 +93,7 @@ impl<T: Send + Sync + 'static> Get<T> {
             }
             Err(SubmitError::NeverFits(error)) => Err(EnterError::NeverFits(error)),
             Err(SubmitError::Closed { job }) => Err(EnterError::Closed { job }),
+            Err(SubmitError::Lost(lost)) => Err(EnterError::Lost(lost)),
             Err(error) => unreachable!("it asks for nothing but the residency: {error}"),
         }
     }

@@ -398,28 +398,33 @@ impl Job {
         if let Some(granted) = self.take_arrived(stage) {
             return Ok(self.grant(stage, &granted));
         }
-        let seat = match self.waiting.take() {
+        let seat = match self.waiting {
             Some((seat, _)) => seat,
             None => match self.inner.ask(self.place, |now, state, out| self.ask(now, stage, state, out))? {
                 Answer::Now(_, verdict) => return self.conclude(stage, verdict),
-                Answer::Later(seat) => seat,
+                Answer::Later(seat) => self.waiting.insert((seat, stage)).0,
             },
         };
-        match self.inner.wait(seat, timeout) {
+        let waited = self.inner.wait(seat, timeout);
+        self.conclude_wait(stage, waited, timeout.unwrap_or_default())
+    }
+
+    /// Ends a wait of [`waiting`](Job::waiting), which stands until then: a load that falls to the job leaves its request where
+    /// it was.
+    fn conclude_wait(&mut self, stage: usize, waited: Waited, after: Duration) -> Result<Grant, EnterError> {
+        match waited {
+            Waited::Verdict(verdict) => {
+                self.waiting = None;
+                self.conclude(stage, verdict)
+            }
+            Waited::TimedOut(shortage) => {
+                self.waiting = None;
+                Err(EnterError::TimedOut { after, shortage: Box::new(shortage) })
+            }
             Waited::MustLoad => {
-                self.waiting = Some((seat, stage));
                 let residency = self.must_load().unwrap_or_else(|| "what it needs".into());
                 Err(self.not_loaded(residency))
             }
-            waited => self.conclude_wait(stage, waited, timeout.unwrap_or_default()),
-        }
-    }
-
-    fn conclude_wait(&self, stage: usize, waited: Waited, after: Duration) -> Result<Grant, EnterError> {
-        match waited {
-            Waited::Verdict(verdict) => self.conclude(stage, verdict),
-            Waited::TimedOut(shortage) => Err(EnterError::TimedOut { after, shortage: Box::new(shortage) }),
-            Waited::MustLoad => unreachable!("this is not a wait that may end in a load"),
         }
     }
 
@@ -520,7 +525,7 @@ impl Enter<'_> {
 impl Enter<'_> {
     /// Stops waiting because a time-out has passed; a grant that has arrived meanwhile counts.
     pub(super) fn give_up(&mut self, after: Duration) -> Result<Grant, EnterError> {
-        let (seat, stage) = self.job.waiting.take().expect("it waits");
+        let (seat, stage) = self.job.waiting.expect("it waits");
         let waited = self.job.inner.wait_no_longer(seat);
         self.job.conclude_wait(stage, waited, after)
     }

@@ -4,10 +4,10 @@
 //! until the queue is empty; it is put down under the lock, in the same critical section that finds the queue empty, so
 //! that no event is left behind.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc as StdArc;
 
 use super::state::Change;
+use crate::contained::contained;
 use crate::observe::{BACKLOG, Event, Observer};
 
 /// Part of what the ledger's lock guards.
@@ -79,7 +79,7 @@ impl Batch {
         for event in &self.events {
             self.observers.retain(|observer| {
                 // The observer is not called again, so what the panic left in it is not seen by us.
-                let ok = catch_unwind(AssertUnwindSafe(|| observer.event(event))).is_ok();
+                let ok = contained(|| observer.event(event)).is_some();
                 if !ok {
                     failed.push(observer.clone());
                 }

@@ -24,15 +24,14 @@
 //!
 //! Residencies that are evicted go the same way, unless they are small ([`EVICTED_MIN`]).
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::charged::Charged;
 use super::reservation::Reservation;
 use super::shell::Inner;
 use super::snapshot::{Reaping, Snapshot};
+use crate::contained::contained;
 use crate::observe::What;
 use crate::sync::{Arc, thread};
 use crate::{Bytes, Space};
@@ -127,14 +126,7 @@ fn work(inner: &Arc<Inner>, space: Space) {
     let mut panicked = false;
     while let Some(value) = inner.next_to_free(space, panicked) {
         // Nothing of ours is seen by what panics here but the ledger's own lock, which is not held.
-        panicked = catch_unwind(AssertUnwindSafe(|| drop(value))).map_err(forget_panic).is_err();
-    }
-}
-
-/// A panic's payload has a destructor as well. If that panics too, there is nothing left to try.
-fn forget_panic(payload: Box<dyn Any + Send>) {
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(again);
+        panicked = contained(|| drop(value)).is_none();
     }
 }
 

@@ -86,6 +86,12 @@ impl Reserve {
     ///
     /// [`ReserveError::WouldWait`] where [`wait`](Reserve::wait) would wait, and its other errors.
     pub fn try_now(mut self) -> Result<Reservation, ReserveError> {
+        if let Some(seat) = self.seat.take().filter(|_| !mutant!("polled-then-asked-again")) {
+            return match self.inner().wait_no_longer(seat) {
+                Waited::TimedOut(shortage) => Err(ReserveError::WouldWait(Box::new(shortage))),
+                waited => self.conclude_wait(seat, waited, Duration::ZERO),
+            };
+        }
         match self.plain().and_then(|plain| self.inner().try_at_once(plain)) {
             Some(Ok(id)) => return Ok(self.reservation(id)),
             Some(Err(shortage)) => return Err(ReserveError::WouldWait(Box::new(shortage))),
@@ -116,6 +122,9 @@ impl Reserve {
     }
 
     fn wait_at_most(mut self, timeout: Option<Duration>) -> Result<Reservation, ReserveError> {
+        if let Some(seat) = self.seat.filter(|_| !mutant!("polled-then-asked-again")) {
+            return self.wait_on(seat, timeout);
+        }
         // With a time-out it looks at the clock whenever it wakes, and sleeps another way.
         let parked = || if timeout.is_none() { Signal::Parked(thread::current()) } else { Signal::Nobody };
         let seat = match self.plain().and_then(|plain| self.inner().ask_at_once(plain, parked)) {
@@ -130,15 +139,16 @@ impl Reserve {
             None => None,
         };
         if let Some(seat) = seat {
-            self.seat = Some(seat);
-            let waited = self.inner().wait(seat, timeout);
-            self.seat = None;
-            return self.conclude_wait(seat, waited, timeout.unwrap_or_default());
+            return self.wait_on(seat, timeout);
         }
-        let seat = match self.inner().ask(self.place, |now, state, out| self.open(now, state, out))? {
-            Answer::Now(id, verdict) => return self.conclude(id, verdict),
-            Answer::Later(seat) => seat,
-        };
+        match self.inner().ask(self.place, |now, state, out| self.open(now, state, out))? {
+            Answer::Now(id, verdict) => self.conclude(id, verdict),
+            Answer::Later(seat) => self.wait_on(seat, timeout),
+        }
+    }
+
+    /// Waits on a seat that it has taken.
+    fn wait_on(&mut self, seat: SeatId, timeout: Option<Duration>) -> Result<Reservation, ReserveError> {
         self.seat = Some(seat);
         let waited = self.inner().wait(seat, timeout);
         self.seat = None;

@@ -159,7 +159,7 @@ impl<T: Send + Sync + 'static> Residency<T> {
         match self.get().wait().map_err(GetError::Refused)? {
             Got::Pinned(pin) => Ok(pin),
             Got::Vacant(mut vacant) => match load(&mut vacant) {
-                Ok(value) => Ok(vacant.fill(value)),
+                Ok(value) => vacant.fill(value).map_err(GetError::Refused),
                 Err(source) => Err(GetError::Load(source)),
             },
         }
@@ -263,14 +263,16 @@ impl<T: Send + Sync + 'static> Vacant<T> {
     }
 
     /// The value is there: all who wait get it.
-    pub fn fill(self, value: T) -> Pin<T> {
+    ///
+    /// # Errors
+    ///
+    /// [`EnterError::Lost`] if its device was lost meanwhile: the value is dropped.
+    pub fn fill(self, value: T) -> Result<Pin<T>, EnterError> {
         let Vacant { load, job } = self;
         let key = load.claim.key.clone();
-        if load.fill(value).is_err() {
-            unreachable!("who asked for it pins it");
-        }
-        // Its stage needs nothing but the residency, so it was granted in that very event.
-        Pin::new(&key, job).unwrap_or_else(|error| unreachable!("it is in flight, and short of nothing: {error}"))
+        // Whoever asked for it pins it, but for one whose device is gone, and who is told so.
+        drop(load.fill(value));
+        Pin::new(&key, job)
     }
 
     /// The load has failed, for all who wait: they are told of it, and nobody tries again.

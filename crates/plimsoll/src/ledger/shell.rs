@@ -241,6 +241,13 @@ impl Inner {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let condvar = Arc::new(Condvar::new());
         let mut shell = sync::lock(&self.shell);
+        // Of whoever has polled it. A waker's destructor is a user's code, and does not run under the lock.
+        let earlier = std::mem::replace(&mut shell.seats.seat(id).signal, Signal::Nobody);
+        if let Signal::Task(_) = earlier {
+            drop(shell);
+            drop(earlier);
+            shell = sync::lock(&self.shell);
+        }
         loop {
             if let Some(verdict) = shell.seats.take_verdict(&self.cells, id) {
                 return Waited::Verdict(verdict);
@@ -261,13 +268,8 @@ impl Inner {
     }
 
     /// Takes the verdict if it is there, or the request back.
-    #[cfg(feature = "tokio")]
     pub(super) fn wait_no_longer(&self, id: SeatId) -> Waited {
-        // Takes the waker out first: its destructor is a user's code and must not run under the lock.
-        match self.poll(id, Waker::noop()) {
-            Some(verdict) => Waited::Verdict(verdict),
-            None => self.wait(id, Some(Duration::ZERO)),
-        }
+        self.wait(id, Some(Duration::ZERO))
     }
 
     /// Gives up: takes the request back, or `undo`es the grant that has arrived meanwhile.
@@ -347,9 +349,7 @@ impl Inner {
         if quiet {
             self.quiet.notify_all();
         }
-        for signal in signals {
-            signal.fire();
-        }
+        seats::fire(signals);
         if publish {
             self.publish();
         }

@@ -46,6 +46,35 @@ impl Enter<'_> {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::ledger::Got;
+    use crate::{Budget, Bytes, Class, Demand, JobSpec, Ledger, Profile, Space};
+
+    const KEY: Class = Class::new("key", Space::HOST);
+
+    /// The time is up just after the load has fallen to the one who waits, who has not looked since.
+    #[test]
+    fn a_load_that_falls_to_whoever_gives_up_goes_on_to_the_next() {
+        let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(9)));
+        let key = ledger.residency::<u8>("key", KEY, Bytes(4), Duration::ZERO).unwrap();
+        let Got::Vacant(vacant) = key.get().try_now().unwrap() else { panic!("it is not there") };
+        let profile = Profile::new().stage("s", Demand::new(), Demand::new());
+        let mut job = ledger.submit(JobSpec::new("job", profile).needs(&key)).unwrap();
+        assert!(job.poll_enter(&mut Context::from_waker(Waker::noop()), 0).is_pending());
+        drop(vacant);
+        let error = job.enter(0).give_up(Duration::ZERO).unwrap_err();
+        assert!(matches!(error, EnterError::NotLoaded { .. }), "{error}");
+        assert!(ledger.snapshot().waiters.is_empty());
+        let Got::Vacant(vacant) = key.get().try_now().unwrap() else { panic!("nobody else has it") };
+        vacant.fill(7).unwrap();
+        drop(job.enter(0).wait().unwrap());
+    }
+}
+
 /// Waits for a request, and gives it up when the time is over.
 async fn until<R: Future + Unpin>(
     mut request: R,

@@ -4,12 +4,12 @@
 //! where that would not be worth a thread by whoever's event ordered the eviction, after all others were told of what that
 //! event brought them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc as StdArc;
 
 use super::seats::Signals;
 use super::{Inner, Shell};
 use crate::Space;
+use crate::contained::contained;
 use crate::ledger::reaper::{self, EVICTED_MIN};
 use crate::ledger::residency::{Kept, Value};
 use crate::ledger::state::{Order, OwnerId, ResidencyId, Resident};
@@ -118,7 +118,7 @@ impl Leaving {
             reaper::start(&home, space);
         }
         for value in self.values {
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
+            contained(|| drop(value));
         }
     }
 }

@@ -18,6 +18,7 @@ use std::task::Waker;
 use slab::Slab;
 use smallvec::SmallVec;
 
+use crate::contained::contained;
 use crate::ledger::state::{Granted, OwnerId, Refusal};
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::thread::Thread;
@@ -44,11 +45,21 @@ pub(in crate::ledger) enum Signal {
 /// Signals that were taken out of their seats, to be fired once the lock is free.
 pub(super) type Signals = SmallVec<[Signal; 8]>;
 
+/// Fires them. A waker that panics keeps nobody else from being told.
+pub(super) fn fire(signals: Signals) {
+    for signal in signals {
+        signal.fire();
+    }
+}
+
 impl Signal {
-    pub(super) fn fire(self) {
+    fn fire(self) {
         match self {
             Signal::Nobody => {}
-            Signal::Task(waker) => waker.wake(),
+            Signal::Task(waker) if mutant!("a-waker-that-panics-goes-through") => waker.wake(),
+            Signal::Task(waker) => {
+                contained(|| waker.wake());
+            }
             Signal::Thread(condvar) => condvar.notify_one(),
             Signal::Parked(thread) => thread.unpark(),
         }

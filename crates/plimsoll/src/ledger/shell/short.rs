@@ -8,7 +8,7 @@
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::seats::{SeatId, Signal, Signals, Verdict};
+use super::seats::{self, SeatId, Signal, Signals, Verdict};
 use super::{Inner, Shell};
 use crate::ledger::error::Shortage;
 use crate::ledger::state::{AtOnce, Granted, Mark, OwnerId, Served};
@@ -132,9 +132,7 @@ impl Inner {
         }
         self.busy.set(shell.books.short().is_anybody_in_the_line());
         drop(shell);
-        for signal in signals {
-            signal.fire();
-        }
+        seats::fire(signals);
         if mutant!("woken-before-the-cell-is-written") {
             let shell = sync::lock(&self.shell);
             served.iter().for_each(|owner| shell.seats.write_late(&self.cells, *owner));

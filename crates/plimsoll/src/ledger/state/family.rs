@@ -294,7 +294,10 @@ impl LedgerState {
     /// A job stands where it stood before its admission: it holds nothing and is not in flight. Where parts of it have been
     /// submitted meanwhile it stays in flight, before its first stage.
     pub(super) fn step_back(&mut self, id: OwnerId, out: &mut Vec<Outcome>) {
-        if !self.owners[id.0].family.parts.is_empty() {
+        let owner = &self.owners[id.0];
+        // What its parts have left to it, or will, is its own: it stays in flight to answer for that.
+        if !owner.family.parts.is_empty() || (!owner.held.is_zero() && !mutant!("leavings-forgotten-in-stepping-back"))
+        {
             let Declared::Job { again, .. } = &mut self.owners[id.0].declared else { unreachable!("it has parts") };
             again.stays = true;
             return;

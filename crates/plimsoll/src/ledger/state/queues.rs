@@ -330,6 +330,7 @@ impl LedgerState {
 
     /// Lists a request that has just been put on its queue. Call [`unlist`](LedgerState::unlist) before it leaves.
     pub(super) fn list(&mut self, id: OwnerId) {
+        debug_assert!(self.line.is_empty(), "whoever is in the line is on no queue");
         let mut listing = Listing { not_plain: !self.is_plain(id), ..Listing::default() };
         if self.owners[id.0].account != AccountId::ROOT {
             let limits = (!self.may_change_its_child(id)).then(|| self.limits_of_its_child(id));
@@ -358,6 +359,7 @@ impl LedgerState {
     }
 
     pub(super) fn unlist(&mut self, id: OwnerId) {
+        debug_assert!(self.line.is_empty(), "whoever is in the line is on no queue");
         let waiting = self.owners.unmarked(id.0).waiting.as_mut().expect("it waits");
         let (listing, age) = (std::mem::take(&mut waiting.listing), waiting.age);
         if let Some(wants) = listing.wants {
