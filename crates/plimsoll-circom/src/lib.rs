@@ -12,6 +12,7 @@
 //! are there before anything is allocated. So a hostile file costs at most its size.
 
 pub mod container;
+mod contributions;
 pub mod curve;
 mod decimal;
 mod error;
@@ -26,4 +27,5 @@ pub mod sym;
 pub mod wtns;
 pub mod zkey;
 
+pub use contributions::Contribution;
 pub use error::{Part, ReadError};

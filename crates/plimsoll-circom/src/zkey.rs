@@ -22,6 +22,7 @@ use std::ops::Range;
 use blstrs::{G1Affine, G2Affine};
 
 use crate::container::{Container, Kind};
+use crate::contributions::{self, Contribution};
 use crate::curve::{self, BASE_BYTES, SCALAR_BYTES};
 use crate::error::{Part, ReadError};
 use crate::fields::Fields;
@@ -133,6 +134,17 @@ impl<'a> ZkeyFile<'a> {
     /// forge proofs.
     pub fn contributions(&self) -> Option<u32> {
         self.contributions
+    }
+
+    /// The contributions, one by one. Empty where the file has no such section.
+    ///
+    /// # Errors
+    /// The section is damaged.
+    pub fn contributors(&self) -> Result<Vec<Contribution>, ReadError> {
+        match self.container.find(10, "contributions")? {
+            Some(range) => contributions::read(&self.bytes()[range]),
+            None => Ok(Vec::new()),
+        }
     }
 
     fn bytes(&self) -> &'a [u8] {

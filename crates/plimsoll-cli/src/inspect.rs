@@ -20,6 +20,8 @@ use crate::exit::{Exit, Failure};
 use crate::key_cache::{Trailer, open_regular};
 use crate::proof_file::ProofReader;
 
+mod contents;
+
 /// JSON files beyond this are none of those that are known here: a key of a hundred thousand public inputs takes 25 MiB. What is made of
 /// one can take several times its length.
 const JSON_BYTES_MAX: u64 = 64 << 20;
@@ -33,6 +35,8 @@ pub struct Inspection {
     pub facts: Vec<(&'static str, Value)>,
     /// Sections, where the format has them.
     pub sections: Vec<Section>,
+    /// What is in them, where it was asked for.
+    pub contents: Vec<(String, String)>,
 }
 
 /// A section of a file.
@@ -50,7 +54,7 @@ pub struct Section {
 
 impl Inspection {
     fn new(format: &'static str) -> Self {
-        Self { format, facts: Vec::new(), sections: Vec::new() }
+        Self { format, facts: Vec::new(), sections: Vec::new(), contents: Vec::new() }
     }
 
     fn fact(mut self, name: &'static str, value: impl Into<Value>) -> Self {
@@ -74,7 +78,12 @@ impl Inspection {
         let facts: Map<String, Value> = self.facts.iter().map(|(name, value)| (key_of(name), value.clone())).collect();
         let section = |s: &Section| json!({"type": s.id, "name": s.name, "offset": s.offset, "bytes": s.bytes});
         let sections: Vec<Value> = self.sections.iter().map(section).collect();
-        json!({"format": self.format, "facts": facts, "sections": sections})
+        let mut found = json!({"format": self.format, "facts": facts, "sections": sections});
+        if !self.contents.is_empty() {
+            let pair = |(name, text): &(String, String)| json!({"name": name, "text": text});
+            found["contents"] = self.contents.iter().map(pair).collect();
+        }
+        found
     }
 }
 
@@ -83,11 +92,11 @@ fn key_of(name: &str) -> String {
     name.replace([' ', '-'], "_")
 }
 
-/// Looks at a file.
+/// Looks at a file, and with `most` at the first elements in it.
 ///
 /// # Errors
-/// It cannot be read, is damaged, or is none of the formats that are known.
-pub fn inspect(path: &Path) -> Result<Inspection, Failure> {
+/// It cannot be read, is damaged, or is none of the formats that are known; or has no contents that are shown.
+pub fn inspect(path: &Path, most: Option<usize>) -> Result<Inspection, Failure> {
     let failure = |e: &dyn std::fmt::Display| Failure::new(Exit::BadInput, format!("{}: {e}", path.display()));
     let map = MappedFile::open(path).map_err(|e| failure(&e))?;
     let found = match Kind::of(&map) {
@@ -95,7 +104,11 @@ pub fn inspect(path: &Path) -> Result<Inspection, Failure> {
         None if looks_like_json(&map) => inspect_json(path, &map).map_err(|e| failure(&e))?,
         None => inspect_key(path, &map).map_err(|e| failure(&e))?,
     };
-    Ok(found.fact("bytes", map.len() as u64))
+    let mut found = found.fact("bytes", map.len() as u64);
+    if let Some(most) = most {
+        found.contents = contents::contents(path, &map, most).map_err(|e| failure(&e))?;
+    }
+    Ok(found)
 }
 
 fn inspect_binary(kind: Kind, bytes: &[u8]) -> Result<Inspection, ReadError> {

@@ -3,6 +3,9 @@
 //!
 //! `cargo run --release -p plimsoll-peers --bin synthesis_vs_bellperson [-- ROUNDS]`; `THREADS` says how many threads (2 if unset).
 //!
+//! Beside them stands how long the circuit takes by itself, with a constraint system that throws every value away: whoever calls
+//! `Circuit::synthesize` takes that long, so it bounds what any prover of such circuits can win.
+//!
 //! bellperson's synthesis is private. It is measured as the time in which its batch call comes back from a key that refuses: the call
 //! synthesises first, and then asks the key for its parts.
 
@@ -10,6 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bellpepper_core::{Circuit, ConstraintSystem, Index, LinearCombination, Variable};
 use bellperson::SynthesisError;
 use bellperson::groth16::{ParameterSource, VerifyingKey, create_proof_batch};
 use blstrs::{Bls12, G1Affine, G2Affine, Scalar};
@@ -55,6 +59,58 @@ impl ParameterSource<Bls12> for &Refuses {
     }
 }
 
+/// Asks for every value and keeps none.
+struct ThrowsAway {
+    variables: usize,
+}
+
+impl ConstraintSystem<Scalar> for ThrowsAway {
+    type Root = Self;
+
+    fn alloc<F, A, AR>(&mut self, _: A, value: F) -> Result<Variable, SynthesisError>
+    where
+        F: FnOnce() -> Result<Scalar, SynthesisError>,
+        A: FnOnce() -> AR,
+        AR: Into<String>,
+    {
+        std::hint::black_box(value()?);
+        self.variables += 1;
+        Ok(Variable::new_unchecked(Index::Aux(self.variables)))
+    }
+
+    fn alloc_input<F, A, AR>(&mut self, annotation: A, value: F) -> Result<Variable, SynthesisError>
+    where
+        F: FnOnce() -> Result<Scalar, SynthesisError>,
+        A: FnOnce() -> AR,
+        AR: Into<String>,
+    {
+        self.alloc(annotation, value)
+    }
+
+    fn enforce<A, AR, LA, LB, LC>(&mut self, _: A, _: LA, _: LB, _: LC)
+    where
+        A: FnOnce() -> AR,
+        AR: Into<String>,
+        LA: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+        LB: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+        LC: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
+    {
+    }
+
+    fn push_namespace<NR, N>(&mut self, _: N)
+    where
+        NR: Into<String>,
+        N: FnOnce() -> NR,
+    {
+    }
+
+    fn pop_namespace(&mut self) {}
+
+    fn get_root(&mut self) -> &mut Self::Root {
+        self
+    }
+}
+
 fn refuse<T>() -> Result<T, SynthesisError> {
     Err(SynthesisError::IoError(io::Error::other("the synthesis is all that is measured")))
 }
@@ -63,8 +119,10 @@ fn main() -> Result<(), Failure> {
     let rounds = std::env::args().nth(1).map_or(Ok(5), |text| text.parse())?;
     let threads = std::env::var("THREADS").ok().and_then(|threads| threads.parse().ok()).unwrap_or(2);
     let pool = Pool::new(PoolConfig { threads, ..PoolConfig::default() })?;
-    println!("| circuit | constraints | matrices, MiB | milliseconds: witness | products | bellperson | ratio |");
-    println!("|---|---|---|---|---|---|---|");
+    println!(
+        "| circuit | constraints | matrices, MiB | milliseconds: circuit alone | witness | products | bellperson | ratio | at most |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
     let dense = |steps| move |x: u64| Squarings { start: Some(Scalar::from(x + 2)), steps };
     let sha = |blocks: usize| {
         let len = blocks * 64 - 9;
@@ -97,10 +155,14 @@ fn compare<C: TestCircuit>(title: &str, circuit: impl Fn(u64) -> C, pool: &Pool,
     let r1cs = Arc::new(R1cs::from_circuit(circuit(0))?);
     let prover = Prover::new(r1cs.clone(), Arc::new(any_key(&r1cs)), Arc::new(Cpu::new()))?;
     let ledger = Ledger::unlimited();
-    let (mut witnesses, mut products, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut alone, mut witnesses, mut products, mut theirs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds as u64 {
         let ours = circuit(round);
         let peer = ours.clone();
+        let by_itself = ours.clone();
+        let start = Instant::now();
+        pool.install(|| by_itself.synthesize(&mut ThrowsAway { variables: 0 }))?;
+        alone.push(start.elapsed());
         let mut job = ledger.submit(JobSpec::new("synthesis", prover.profile(pool.threads())))?;
         let mut grant = job.enter(0).wait()?;
         let start = Instant::now();
@@ -124,12 +186,14 @@ fn compare<C: TestCircuit>(title: &str, circuit: impl Fn(u64) -> C, pool: &Pool,
         times.sort();
         times[times.len() / 2].as_secs_f64() * 1e3
     };
-    let (witness, products, theirs) = (median(&mut witnesses), median(&mut products), median(&mut theirs));
+    let (alone, witness) = (median(&mut alone), median(&mut witnesses));
+    let (products, theirs) = (median(&mut products), median(&mut theirs));
     println!(
-        "| {title} | {} | {:.1} | {witness:.1} | {products:.1} | {theirs:.1} | {:.2} |",
+        "| {title} | {} | {:.1} | {alone:.1} | {witness:.1} | {products:.1} | {theirs:.1} | {:.2} | {:.2} |",
         r1cs.constraints(),
         r1cs.resident_bytes() as f64 / f64::from(1 << 20),
         theirs / (witness + products),
+        theirs / alone,
     );
     Ok(())
 }

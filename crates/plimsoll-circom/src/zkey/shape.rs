@@ -126,7 +126,18 @@ impl ZkeyFile<'_> {
         }
     }
 
-    /// How many coefficients each of A and B has.
+    /// How many coefficients each of A and B has, found by going through all of them.
+    ///
+    /// # Errors
+    /// One is of another matrix, or of a constraint or signal that does not exist.
+    pub fn coefficient_counts(&self, pages: &dyn Pages) -> Result<[usize; 2], ReadError> {
+        self.count_coefficients(pages).map_err(|error| match error {
+            ShapeReadError::Read(error) => error,
+            // Nothing is built.
+            _ => unreachable!("counting reads and does no more"),
+        })
+    }
+
     fn count_coefficients(&self, pages: &dyn Pages) -> Result<[usize; 2], ShapeReadError> {
         let mut counts = [0; 2];
         self.for_each_coefficient(pages, |side, _, _, _, _| {

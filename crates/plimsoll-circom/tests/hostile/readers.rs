@@ -41,6 +41,9 @@ pub(crate) fn zkey(bytes: &[u8]) {
     let Ok(file) = zkey::ZkeyFile::parse(bytes) else { return };
     // A file of so many bytes has so many points and coefficients.
     assert!(file.header().resident_bytes_max() <= bytes.len() as u64);
+    if let Ok(contributors) = file.contributors() {
+        assert!(contributors.len() * 500 <= bytes.len(), "more contributions than there is room for");
+    }
     let building = file.shape_bytes(None);
     assert!(building <= 4 * bytes.len() as u64 + 4096, "{building} bytes for a file of {}", bytes.len());
     let Ok(shape) = file.shape(None, &InMemory) else { return };

@@ -10,7 +10,7 @@ use crate::inspect::{Inspection, inspect};
 
 /// Runs it.
 pub fn run(args: &Inspect) -> Result<(), Failure> {
-    let found = inspect(&args.file)?;
+    let found = inspect(&args.file, args.contents)?;
     if args.json {
         let mut report = json!({"command": "inspect", "ok": true, "file": args.file.display().to_string()});
         if let (Value::Object(report), Value::Object(found)) = (&mut report, found.json()) {
@@ -35,18 +35,26 @@ fn table(path: &str, found: &Inspection) -> String {
         };
         rows.add(*name, text);
     }
-    if found.sections.is_empty() {
-        return rows.to_string();
+    let mut parts = vec![rows.to_string()];
+    if !found.sections.is_empty() {
+        let mut grid = Grid::new(&[
+            ("type", Align::Right),
+            ("section", Align::Left),
+            ("offset", Align::Right),
+            ("bytes", Align::Right),
+        ]);
+        for section in &found.sections {
+            let (offset, bytes) = (section.offset.to_string(), section.bytes.to_string());
+            grid.add([section.id.to_string(), section.name.to_owned(), offset, bytes]);
+        }
+        parts.push(grid.to_string());
     }
-    let mut grid = Grid::new(&[
-        ("type", Align::Right),
-        ("section", Align::Left),
-        ("offset", Align::Right),
-        ("bytes", Align::Right),
-    ]);
-    for section in &found.sections {
-        let (offset, bytes) = (section.offset.to_string(), section.bytes.to_string());
-        grid.add([section.id.to_string(), section.name.to_owned(), offset, bytes]);
+    if !found.contents.is_empty() {
+        let mut rows = Rows::default();
+        for (name, text) in &found.contents {
+            rows.add(name.clone(), text.clone());
+        }
+        parts.push(rows.to_string());
     }
-    format!("{rows}\n\n{grid}")
+    parts.join("\n\n")
 }

@@ -56,7 +56,14 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
     let folder = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
     let witnesses = collect(&args.circom.wtns, &folder, io::stdin().lock())?;
     refuse_overwriting(&witnesses, zkey, r1cs.as_deref(), [&args.trace, &args.record])?;
-    fs::create_dir_all(&folder).map_err(|e| Failure::new(Exit::Output, format!("{}: {e}", folder.display())))?;
+    fs::create_dir_all(&folder).map_err(|e| {
+        let shown = folder.display();
+        let text = match folder.exists() && !folder.is_dir() {
+            true => format!("{shown}: proofs of witnesses go to a folder, and this is none"),
+            false => format!("{shown}: {e}"),
+        };
+        Failure::new(Exit::Output, text)
+    })?;
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let budget = Budget::choose(args.memory, &machine, threads).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
     let chosen = backend::choose(args.backend.clone(), args.device_memory)?;

@@ -7,7 +7,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn facts(name: &str) -> Value {
-    let found = inspect(&fixture(name)).unwrap_or_else(|failure| panic!("{name}: {}", failure.message));
+    let found = inspect(&fixture(name), None).unwrap_or_else(|failure| panic!("{name}: {}", failure.message));
     found.json()
 }
 
@@ -36,7 +36,7 @@ fn what_is_nothing_known_is_told_as_such() {
     let path = folder.path().join("file");
     let message = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
-        let failure = inspect(&path).unwrap_err();
+        let failure = inspect(&path, None).unwrap_err();
         assert_eq!(failure.exit, Exit::BadInput);
         assert!(failure.message.contains("file: "), "{}", failure.message);
         failure.message
@@ -46,4 +46,18 @@ fn what_is_nothing_known_is_told_as_such() {
     assert!(message(b"hello, world").contains("none of the known formats"));
     assert!(message(&[7; 192]).contains("as long as a proof"));
     assert!(message(b"zkey\x01\0\0\0").contains("cut short"));
+}
+
+#[test]
+fn contents_are_shown_by_their_names_and_secrets_are_not() {
+    let contents = |name: &str, most| inspect(&fixture(name), Some(most)).map(|found| found.contents);
+    let line = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    let lines = contents("small.r1cs", 2).unwrap();
+    assert_eq!(lines.len(), 4 + 2);
+    assert_eq!(lines[5], line("constraint 1", "(-main.x2) * (main.x2) = -main.x4"));
+    let lines = contents("small.zkey", 5).unwrap();
+    assert_eq!(lines[..2].iter().map(|(_, count)| count.parse::<u64>().unwrap()).sum::<u64>(), 11);
+    assert_eq!(lines[2].0, "contribution 1");
+    let refused = contents("small.wtns", 1).unwrap_err().message;
+    assert!(refused.contains("secrets"), "{refused}");
 }

@@ -1,16 +1,11 @@
 //! From the assignment to the evaluations of a, b and c on the domain.
 
-use blstrs::Scalar;
-use plimsoll::{Grant, pool};
+use plimsoll::Grant;
 
 use super::synthesise::Witness;
 use super::{ProveError, Prover};
 use crate::footprint::PROVERS;
-use crate::r1cs::Matrix;
 use crate::secret::SecretVec;
-
-/// How many constraints a task compares.
-const ROWS_PER_TASK: usize = 1 << 14;
 
 /// The witness with a, b, c: one value for each point of the domain, zero beyond the constraints.
 #[derive(Debug)]
@@ -34,21 +29,7 @@ impl Prover {
         // All three at once, as they were granted: so what the ledger has held is what the process has.
         let mut zeroed = || SecretVec::zeroed(grant, PROVERS, self.domain.size());
         let (mut a, mut b, mut c) = (zeroed()?, zeroed()?, zeroed()?);
-        let product = |matrix: &Matrix, values: &mut SecretVec| {
-            self.r1cs.evaluate(matrix, &witness.assignment, values);
-        };
-        product(self.r1cs.a(), &mut a);
-        product(self.r1cs.b(), &mut b);
-        if self.r1cs.products_implied() {
-            pool::for_each_chunk(&mut c, ROWS_PER_TASK, |first, c| {
-                for (i, c) in c.iter_mut().enumerate() {
-                    *c = a[first + i] * b[first + i];
-                }
-            });
-            return Ok(Evaluated { witness, a, b, c });
-        }
-        product(self.r1cs.c(), &mut c);
-        match first_difference(&a, &b, &c) {
+        match self.r1cs.evaluate_all(&witness.assignment, [&mut *a, &mut *b, &mut *c]) {
             Some(place) => Err(ProveError::Unsatisfied { constraint: self.first_unsatisfied(&witness, place) }),
             None => Ok(Evaluated { witness, a, b, c }),
         }
@@ -62,13 +43,4 @@ impl Prover {
         // In the constraints' own order there may be an earlier one; that is looked for only once it is known that there is any.
         self.r1cs.first_unsatisfied(&witness.assignment).map_or(at_place, |first| first.min(at_place))
     }
-}
-
-/// The first place where a·b is not c.
-fn first_difference(a: &[Scalar], b: &[Scalar], c: &[Scalar]) -> Option<usize> {
-    let found = pool::map_indices(a.len().div_ceil(ROWS_PER_TASK), |task| {
-        let end = ((task + 1) * ROWS_PER_TASK).min(a.len());
-        (task * ROWS_PER_TASK..end).find(|&i| a[i] * b[i] != c[i])
-    });
-    found.into_iter().flatten().next()
 }

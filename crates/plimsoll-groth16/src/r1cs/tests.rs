@@ -166,3 +166,35 @@ fn a_variable_of_another_system_is_refused() {
     }
     assert!(matches!(R1cs::from_circuit(Stray), Err(ShapeError::UnknownVariable { constraint: 1 })));
 }
+
+#[test]
+fn one_walk_makes_all_three_products_and_finds_the_first_that_is_wrong() {
+    fn check<C: TestCircuit>(circuit: C, stride: u32) {
+        let r1cs = R1cs::from_circuit(circuit.clone()).expect("shape").with_stride(stride);
+        let mut assignment = vec![Scalar::ZERO; r1cs.variables()];
+        let (inputs, aux) = assignment.split_at_mut(r1cs.inputs());
+        circuit.synthesize(&mut WitnessCollector::with_one(inputs, aux, Scalar::ONE)).expect("witness");
+        let n = r1cs.domain().size();
+        let product = |matrix, assignment: &[Scalar]| {
+            let mut out = vec![Scalar::ZERO; n];
+            r1cs.evaluate(matrix, assignment, &mut out);
+            out
+        };
+        for wrong in [None, Some(1), Some(r1cs.variables() / 2), Some(r1cs.variables() - 1)] {
+            let mut assignment = assignment.clone();
+            wrong.iter().for_each(|&variable| assignment[variable] += Scalar::from(5));
+            let expected = [r1cs.a(), r1cs.b(), r1cs.c()].map(|matrix| product(matrix, &assignment));
+            let unsatisfied = (0..n).find(|&i| expected[0][i] * expected[1][i] != expected[2][i]);
+            assert_eq!(unsatisfied.is_some(), wrong.is_some(), "each variable is constrained");
+            let mut found = [(); 3].map(|()| vec![Scalar::ZERO; n]);
+            let [a, b, c] = &mut found;
+            assert_eq!(r1cs.evaluate_all(&assignment, [a, b, c]), unsatisfied);
+            assert!(found == expected, "stride {stride}");
+        }
+    }
+    for stride in [1, 0x1234_5677] {
+        check(Cubic(Some(Scalar::from(7))), stride);
+        check(Squarings { start: Some(Scalar::from(2)), steps: 3 * ROWS_PER_TASK }, stride);
+        check(Sha256Preimage { bytes: Some(b"letter".to_vec()), len: 6 }, stride);
+    }
+}
