@@ -74,8 +74,8 @@ impl<D, F> LedgerLayer<D, F> {
         self
     }
 
-    /// Lets a service that is ready and is not called give everything back after at least `idle`, and at most twice that.
-    /// It then becomes ready anew when it is polled.
+    /// Lets a service that is ready and is not called give everything back after at least `idle`, and at most twice that; also
+    /// one that was woken because it can be ready, and is not polled again. It then becomes ready anew when it is polled.
     #[must_use]
     pub fn idle(mut self, idle: Duration, timer: impl Timer) -> LedgerLayer<D, F> {
         Arc::make_mut(&mut self.config).idle = Some((idle, Arc::new(timer)));

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -21,22 +21,40 @@ pub struct Admitted<S, D, F> {
     config: Arc<Config>,
     demand: D,
     finish: F,
-    /// The job that waits to be admitted.
-    asking: Option<Job>,
     ready: Arc<Ready>,
 }
 
-/// What a ready service holds: shared with the timer, which takes it away when nobody calls.
+/// What a service holds or waits for: shared with the timer, which takes it away when nobody calls.
 #[derive(Default)]
 struct Ready(Mutex<Slot>);
 
 #[derive(Default)]
 struct Slot {
-    admission: Option<Admission>,
-    /// It became ready, or was found ready, since the timer last looked.
+    stand: Stand,
+    /// It became ready, or was polled, since the timer last looked.
     fresh: bool,
     /// The timer will look again. There is never more than one on its way, however often the service is called.
     armed: bool,
+}
+
+#[derive(Default)]
+enum Stand {
+    #[default]
+    Nothing,
+    /// This job waits to be admitted; or it was, and nobody has looked since.
+    Asking(Job),
+    Ready(Admission),
+}
+
+impl Stand {
+    /// Whether something is held for a call that may never come.
+    fn holds(&self) -> bool {
+        match self {
+            Stand::Nothing => false,
+            Stand::Asking(job) => !job.is_waiting(),
+            Stand::Ready(_) => true,
+        }
+    }
 }
 
 impl Ready {
@@ -44,21 +62,35 @@ impl Ready {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn arm(self: Arc<Ready>, idle: Duration, timer: Arc<dyn Timer>) {
+    /// Keeps what a poll brought.
+    fn put(self: &Arc<Ready>, stand: Stand, idle: Option<&(Duration, Arc<dyn Timer>)>) {
+        let mut slot = self.slot();
+        slot.stand = stand;
+        let arm = idle.filter(|_| !std::mem::replace(&mut slot.armed, true));
+        drop(slot);
+        if let Some((idle, timer)) = arm {
+            Ready::arm(Arc::downgrade(self), *idle, timer.clone());
+        }
+    }
+
+    /// The timer knows of a service only while it is there.
+    fn arm(this: Weak<Ready>, idle: Duration, timer: Arc<dyn Timer>) {
         let again = timer.clone();
         timer.after(
             idle,
             Box::new(move || {
-                let mut slot = self.slot();
-                if slot.admission.is_some() && std::mem::take(&mut slot.fresh) {
+                let Some(ready) = this.upgrade() else { return };
+                let mut slot = ready.slot();
+                let waits = matches!(slot.stand, Stand::Asking(_)) && !slot.stand.holds();
+                if waits || (slot.stand.holds() && std::mem::take(&mut slot.fresh)) {
                     drop(slot);
-                    return self.arm(idle, again);
+                    return Ready::arm(this, idle, again);
                 }
                 slot.armed = false;
-                let idle = slot.admission.take();
+                let unused = std::mem::take(&mut slot.stand);
                 // The ledger wakes others when it is dropped, so not under the lock.
                 drop(slot);
-                drop(idle);
+                drop(unused);
             }),
         );
     }
@@ -66,45 +98,48 @@ impl Ready {
 
 impl<S, D, F> Admitted<S, D, F> {
     pub(crate) fn new(inner: S, config: Arc<Config>, demand: D, finish: F) -> Admitted<S, D, F> {
-        Admitted { inner, config, demand, finish, asking: None, ready: Arc::default() }
+        Admitted { inner, config, demand, finish, ready: Arc::default() }
     }
 
     fn poll_admission(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AdmitError>> {
-        {
+        let asking = {
             let mut slot = self.ready.slot();
             slot.fresh = true;
-            if slot.admission.is_some() {
-                return Poll::Ready(Ok(()));
+            match std::mem::take(&mut slot.stand) {
+                Stand::Ready(admission) => {
+                    slot.stand = Stand::Ready(admission);
+                    return Poll::Ready(Ok(()));
+                }
+                Stand::Asking(job) => Some(job),
+                Stand::Nothing => None,
             }
-        }
-        let mut job = match self.asking.take() {
+        };
+        // Polled outside of the lock, which the timer may take meanwhile and find nothing.
+        let mut job = match asking {
             Some(job) => job,
             None => self.config.ledger.submit(self.config.spec.clone()).map_err(AdmitError::Submit)?,
         };
-        match job.poll_enter(cx, 0) {
+        let polled = job.poll_enter(cx, 0);
+        let idle = self.config.idle.as_ref();
+        match polled {
             Poll::Pending => {
-                self.asking = Some(job);
+                self.ready.put(Stand::Asking(job), idle);
                 Poll::Pending
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(AdmitError::Enter(error))),
             Poll::Ready(Ok(grant)) => {
-                let mut slot = self.ready.slot();
-                slot.admission = Some(Admission::new(job, grant));
-                let arm = self.config.idle.is_some() && !std::mem::replace(&mut slot.armed, true);
-                drop(slot);
-                if let Some((idle, timer)) = self.config.idle.clone().filter(|_| arm) {
-                    self.ready.clone().arm(idle, timer);
-                }
+                self.ready.put(Stand::Ready(Admission::new(job, grant)), idle);
                 Poll::Ready(Ok(()))
             }
         }
     }
 
     fn take_admission(&mut self, demand: &Demand) -> Result<Admission, AdmitError> {
-        let ready = self.ready.slot().admission.take();
-        let mut admission = match ready {
-            Some(admission) => admission,
-            None => {
+        let stand = std::mem::take(&mut self.ready.slot().stand);
+        let mut admission = match stand {
+            Stand::Ready(admission) => admission,
+            Stand::Asking(_) | Stand::Nothing => {
+                drop(stand);
                 let mut job = self.config.ledger.submit(self.config.spec.clone()).map_err(AdmitError::Submit)?;
                 let grant = job.enter(0).try_now().map_err(|_| AdmitError::NotReady)?;
                 Admission::new(job, grant)

@@ -271,6 +271,47 @@ fn an_idle_service_gives_its_bytes_back() {
     drop((response, all));
 }
 
+/// What the timer knows of a service keeps nothing of it.
+#[test]
+fn a_service_that_is_dropped_gives_its_bytes_back_at_once() {
+    let ledger = ledger();
+    let timer = ByHand::default();
+    let layer = layer(&ledger, 60).idle(Duration::from_secs(30), timer.clone());
+    let mut service = layer.layer(Inner::default());
+    assert!(is_ready(&mut service));
+    drop(service);
+    assert_eq!(held(&ledger), 0);
+    assert_eq!((timer.fire(), timer.fire()), (1, 0));
+    // Also one that was granted what it waited for, and has not looked.
+    let all = ledger.reserve(A, Bytes(100)).try_now().unwrap();
+    let mut service = layer.layer(Inner::default());
+    assert!(!is_ready(&mut service));
+    drop(all);
+    assert_eq!(held(&ledger), 60);
+    drop(service);
+    assert_eq!((held(&ledger), timer.fire(), timer.fire()), (0, 1, 0));
+}
+
+#[test]
+fn a_service_that_was_woken_and_is_not_polled_gives_its_bytes_back() {
+    let ledger = ledger();
+    let timer = ByHand::default();
+    let mut service = layer(&ledger, 60).idle(Duration::from_secs(30), timer.clone()).layer(Inner::default());
+    let all = ledger.reserve(A, Bytes(100)).try_now().unwrap();
+    let (waker, woken) = waker();
+    assert!(service.poll_ready(&mut Context::from_waker(&waker)).is_pending());
+    for _ in 0..3 {
+        assert_eq!((timer.fire(), ledger.snapshot().waiters.len()), (1, 1), "while it waits it keeps its place");
+    }
+    drop(all);
+    assert_eq!((*woken.0.lock().unwrap(), held(&ledger)), (1, 60));
+    assert_eq!((timer.fire(), held(&ledger)), (1, 60), "it was polled since the timer was set");
+    assert_eq!((timer.fire(), held(&ledger)), (1, 0));
+    assert_eq!(timer.fire(), 0);
+    assert!(is_ready(&mut service));
+    assert_eq!(held(&ledger), 60);
+}
+
 #[test]
 fn a_busy_service_has_one_timer_and_keeps_its_bytes() {
     let ledger = ledger();

@@ -369,6 +369,12 @@ impl Job {
         }
     }
 
+    /// Whether a stage was asked for ([`poll_enter`](Job::poll_enter)) and there is no answer yet. Without one that was asked
+    /// for it does not wait; with an answer that nobody has fetched it may hold what it was granted.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.is_some_and(|(seat, _)| !self.inner.is_answered(seat))
+    }
+
     /// What was granted already of a stage. What was asked for or granted of any other one goes back.
     fn take_arrived(&mut self, stage: usize) -> Option<Granted> {
         let asked = self.arrived.as_ref().map(|entry| entry.0).or(self.waiting.map(|entry| entry.1));

@@ -236,6 +236,11 @@ impl Inner {
         None
     }
 
+    /// Whether the verdict is there.
+    pub(super) fn is_answered(&self, id: SeatId) -> bool {
+        self.cells.is_granted(id) || sync::lock(&self.shell).seats.has_verdict(id)
+    }
+
     /// Blocks until the verdict is there, or the time is up.
     pub(super) fn wait(&self, id: SeatId, timeout: Option<Duration>) -> Waited {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));

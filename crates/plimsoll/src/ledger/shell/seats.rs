@@ -148,6 +148,11 @@ impl Seats {
         cells.tell(self.seat_of[owner.index()], GRANTED);
     }
 
+    /// Whether more than a yes by the cell is there.
+    pub(super) fn has_verdict(&self, id: SeatId) -> bool {
+        self.seats[id.seat].verdict.is_some()
+    }
+
     /// Takes the verdict once it is there. The seat is free then.
     pub(super) fn take_verdict(&mut self, cells: &Cells, id: SeatId) -> Option<Verdict> {
         if cells.is_granted(id) {
