@@ -241,7 +241,7 @@ impl State {
             }
             Event::Close => {
                 step.state.closed = true;
-                step.state.ledger.close(&mut step.out);
+                step.state.ledger.close(AccountId::ROOT, &mut step.out);
                 step.pass_on()?;
             }
         }

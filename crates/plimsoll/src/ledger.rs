@@ -38,6 +38,7 @@ mod steer;
 mod timeout;
 mod used;
 
+use std::fmt;
 use std::sync::Arc as StdArc;
 use std::time::Duration;
 
@@ -66,7 +67,8 @@ use crate::observe::Observer;
 use crate::sync::Arc;
 use crate::{Budget, Bytes, Class, Slots, Space};
 
-/// A handle to a ledger, or to a child of one. Clones share everything.
+/// A handle to a ledger, or to a child of one. Clones share everything. A child ends with its last handle and the last of its
+/// jobs and reservations; another one may then take its place in the books, so that children may come and go.
 ///
 /// ```
 /// use plimsoll::{Budget, Bytes, Class, Ledger, Space};
@@ -82,13 +84,49 @@ use crate::{Budget, Bytes, Class, Slots, Space};
 #[derive(Clone, Debug)]
 pub struct Ledger {
     inner: Arc<Inner>,
-    account: AccountId,
+    account: Account,
+}
+
+/// The account that a handle stands for, which is held open as long as anybody may ask for something there.
+#[derive(Clone, Debug)]
+enum Account {
+    Root,
+    Child(StdArc<Child>),
+}
+
+/// A child's account, closed with its last handle.
+struct Child {
+    inner: Arc<Inner>,
+    id: AccountId,
+    /// Ends after it.
+    _parent: Account,
+}
+
+impl Account {
+    fn id(&self) -> AccountId {
+        match self {
+            Account::Root => AccountId::ROOT,
+            Account::Child(child) => child.id,
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.inner.read(|state| state.close_child(self.id));
+    }
+}
+
+impl fmt::Debug for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
 }
 
 impl Ledger {
     /// A ledger with these limits.
     pub fn new(budget: Budget) -> Ledger {
-        Ledger { inner: Arc::new(Inner::new(&budget)), account: AccountId::ROOT }
+        Ledger { inner: Arc::new(Inner::new(&budget)), account: Account::Root }
     }
 
     /// A ledger without limits: everything is counted and nothing waits.
@@ -100,8 +138,10 @@ impl Ledger {
     /// that `budget` does not name is limited only here; how requests may pass each other is the root's to say.
     #[must_use]
     pub fn child(&self, name: &str, budget: &Budget) -> Ledger {
-        let account = self.inner.read(|state| state.open_child(self.account, name.into(), budget));
-        Ledger { inner: self.inner.clone(), account }
+        let (inner, parent) = (self.inner.clone(), self.account.clone());
+        let id = inner.read(|state| state.open_child(parent.id(), name.into(), budget));
+        let child = Child { inner: inner.clone(), id, _parent: parent };
+        Ledger { inner, account: Account::Child(StdArc::new(child)) }
     }
 
     /// How many components the vector has.
@@ -110,16 +150,11 @@ impl Ledger {
         self.inner.read(|state| state.components().len())
     }
 
-    /// Nobody asks for anything through this child any more.
-    pub(crate) fn close_child(&self) {
-        self.inner.read(|state| state.close_child(self.account));
-    }
-
     /// Asks for bytes of a class, outside of any job. Nothing happens until the request is waited for:
     /// [`wait`](Reserve::wait), [`try_now`](Reserve::try_now) or `.await`.
     #[track_caller]
     pub fn reserve(&self, class: Class, bytes: Bytes) -> Reserve {
-        Reserve::new(self.inner.clone(), self.account, class, bytes)
+        Reserve::new(self.inner.clone(), self.account.clone(), class, bytes)
     }
 
     /// Takes on a job with a profile. It holds nothing until it [enters](Job::enter) its first stage.
@@ -139,7 +174,7 @@ impl Ledger {
         if needs.iter().chain(needs_by.iter().map(|entry| &entry.1)).any(|need| !need.is_of(&self.inner)) {
             return Err(SubmitError::OtherLedger { job: name });
         }
-        let id = self.inner.read(|state| state.submit(self.account, spec))?;
+        let id = self.inner.read(|state| state.submit(self.account.id(), spec))?;
         Ok(Job::new(self.inner.clone(), id, name, profiles).with_needs(needs, needs_by))
     }
 
@@ -150,7 +185,7 @@ impl Ledger {
     ///
     /// If the budget did not name the space.
     pub fn resize(&self, space: Space, limit: Bytes) -> Result<(), ResizeError> {
-        self.inner.event(|state, out| state.resize(self.account, space, limit, out))
+        self.inner.event(|state, out| state.resize(self.account.id(), space, limit, out))
     }
 
     /// Sets a new number of slots of a kind, as [`resize`](Ledger::resize) does for the bytes of a space: more are there
@@ -160,7 +195,7 @@ impl Ledger {
     ///
     /// If the budget did not name the slots.
     pub fn resize_slots(&self, slots: Slots, count: u64) -> Result<(), ResizeError> {
-        self.inner.event(|state, out| state.resize_slots(self.account, slots, count, out))
+        self.inner.event(|state, out| state.resize_slots(self.account.id(), slots, count, out))
     }
 
     /// Takes a lost device off the books, for this ledger and all that share it: its memory, its lanes and its lease. Returns
@@ -180,12 +215,12 @@ impl Ledger {
 
     /// Adds a kind of slots to this child, which nobody has asked for yet.
     pub(crate) fn open_slots(&self, slots: Slots, count: u64) {
-        self.inner.read(|state| state.open_slots(self.account, slots, count));
+        self.inner.read(|state| state.open_slots(self.account.id(), slots, count));
     }
 
     /// The most that jobs can ever hold of a space at once, as far as is known now; `None` where there is no limit.
     pub(crate) fn room(&self, space: Space) -> Option<Bytes> {
-        self.inner.read(|state| state.room(self.account, Kind::Space(space))).map(Bytes)
+        self.inner.read(|state| state.room(self.account.id(), Kind::Space(space))).map(Bytes)
     }
 
     /// What of that the residencies take that jobs need which exist now.
@@ -196,13 +231,16 @@ impl Ledger {
     /// What jobs of this profile hold of a space before a stage, and the limit in force, at one moment.
     pub(crate) fn backlog(&self, profile: &crate::Profile, stage: usize, space: Space) -> (u64, Option<u64>) {
         self.inner.read(|state| {
-            (state.backlog(self.account, profile, stage, space), state.in_force(self.account, Kind::Space(space)))
+            (
+                state.backlog(self.account.id(), profile, stage, space),
+                state.in_force(self.account.id(), Kind::Space(space)),
+            )
         })
     }
 
     /// The most slots of a kind that jobs can ever hold at once; `None` where there is no limit.
     pub(crate) fn slots_limit(&self, slots: Slots) -> Option<u64> {
-        self.inner.read(|state| state.room(self.account, Kind::Slots(slots)))
+        self.inner.read(|state| state.room(self.account.id(), Kind::Slots(slots)))
     }
 
     /// Frees large buffers on threads of its own, so that nobody waits for it. Their bytes stay charged until the memory is
@@ -214,9 +252,10 @@ impl Ledger {
         Reaper::new(self.inner.clone())
     }
 
-    /// Refuses everything that is not in flight, now and from now on. Jobs in flight go on to their end.
+    /// Refuses everything that is not in flight, now and from now on: of this ledger or child, and of its own children. Jobs in
+    /// flight go on to their end.
     pub fn close(&self) {
-        self.inner.event(|state, out| state.close(out));
+        self.inner.event(|state, out| state.close(self.account.id(), out));
     }
 
     /// A picture of this moment: of the root and all its children.

@@ -277,6 +277,70 @@ fn a_childs_limit_binds_the_child_and_holds_back_nobody_else() {
     assert!(root.snapshot().is_empty());
 }
 
+/// What ends leaves nothing behind, however many there were.
+#[test]
+fn children_come_and_go() {
+    let root = Ledger::new(Budget::new().space(Space::HOST, Bytes(10)));
+    let limited = Budget::new().space(Space::HOST, Bytes(4));
+    let tenant = root.child("tenant", &limited);
+    let rows = || root.snapshot().spaces.iter().map(|usage| usage.place.to_string()).collect::<Vec<_>>();
+    let before = rows();
+    assert_eq!(before.len(), 2);
+    for _ in 0..3 {
+        let proof = tenant.child("proof", &limited);
+        assert_eq!(rows().len(), 3);
+        // Every handle is gone, but for what holds bytes there: its limits stand.
+        let held = proof.reserve(A, Bytes(3)).wait().unwrap();
+        let later = proof.clone().reserve(A, Bytes(2));
+        drop(proof);
+        assert_eq!(rows().len(), 3);
+        let other = tenant.child("other", &limited);
+        drop(other.reserve(A, Bytes(4)).try_now().expect_err("the tenant's limit, of which the proof has 3"));
+        let beside = other.reserve(A, Bytes(1)).try_now().unwrap();
+        let error = later.try_now().unwrap_err();
+        assert!(matches!(error, ReserveError::WouldWait(_)), "{error}");
+        drop((held, other, beside));
+        assert_eq!(rows(), before);
+    }
+    drop(tenant);
+    assert_eq!(rows().len(), 1);
+    assert!(root.reserve(A, Bytes(10)).try_now().is_ok() && root.snapshot().is_empty());
+}
+
+#[test]
+fn a_child_is_closed_alone_and_its_own_children_with_it() {
+    let root = Ledger::new(Budget::new().space(Space::HOST, Bytes(10)));
+    let limited = Budget::new().space(Space::HOST, Bytes(4));
+    let (tenant, other) = (root.child("tenant", &limited), root.child("other", &limited));
+    let proof = tenant.child("proof", &limited);
+    let mut running =
+        proof.submit(JobSpec::new("running", Profile::new().stage("s", bytes(A, 4), bytes(A, 1)))).unwrap();
+    let stage = running.enter(0).wait().unwrap();
+    let elsewhere = other.reserve(A, Bytes(4)).wait().unwrap();
+    std::thread::scope(|scope| {
+        let refused = [&tenant, &proof].map(|ledger| scope.spawn(|| ledger.reserve(A, Bytes(1)).wait()));
+        let waits = scope.spawn(|| other.reserve(A, Bytes(2)).wait().unwrap());
+        while root.snapshot().waiters.len() < 3 {
+            std::thread::yield_now();
+        }
+        tenant.close();
+        for refused in refused {
+            assert!(matches!(refused.join().unwrap(), Err(ReserveError::Closed { .. })));
+        }
+        drop(elsewhere);
+        assert_eq!(waits.join().unwrap().bytes(), Bytes(2));
+    });
+    for ledger in [&tenant, &proof, &tenant.child("late", &limited)] {
+        assert!(matches!(ledger.reserve(A, Bytes(1)).try_now(), Err(ReserveError::Closed { .. })));
+        let spec = JobSpec::new("late", Profile::new().stage("s", bytes(A, 1), Demand::new()));
+        assert!(matches!(ledger.submit(spec), Err(SubmitError::Closed { .. })));
+    }
+    // What is in flight goes on to its end, and everybody else goes on.
+    drop((stage, running));
+    drop(root.reserve(A, Bytes(10)).try_now().unwrap());
+    assert!(root.snapshot().is_empty());
+}
+
 /// A request of a child that is short of nothing when its turn has not come, only later in the order than one of a higher priority,
 /// is passed like any other: no limit of its child's holds it up.
 #[test]

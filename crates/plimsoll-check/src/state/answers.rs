@@ -56,9 +56,13 @@ impl Step<'_> {
         self.happened.push(Happened::Admitted(actor));
     }
 
-    /// A job stands where it stood before its admission, unless parts of it were submitted meanwhile.
+    /// A job stands where it stood before its admission, unless parts of it were submitted meanwhile and have not ended, or have
+    /// left something to it.
     pub(crate) fn step_back(&mut self, actor: usize) {
-        if family::has_unfinished_parts(self.setup, self.state, actor) {
+        let is_there = |class: Class| !lost::is_lost_resource(self.state, class.into());
+        let has_inherited =
+            self.state.actors[actor].inherited.iter().any(|&(_, class, bytes)| bytes > 0 && is_there(class));
+        if has_inherited || family::has_unfinished_parts(self.setup, self.state, actor) {
             (self.state.actors[actor].stays, self.state.actors[actor].admitted) = (true, true);
             return;
         }

@@ -7,10 +7,11 @@ use std::sync::Arc as StdArc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::Account;
 use super::error::ReserveError;
 use super::reservation::Reservation;
 use super::shell::{Answer, Inner, Plain, SeatId, Short, Signal, Verdict, Waited};
-use super::state::{AccountId, LedgerState, Outcome, OwnerId, Refusal, Standing};
+use super::state::{LedgerState, Outcome, OwnerId, Refusal, Standing};
 use crate::sync::{Arc, thread};
 use crate::{Bytes, Class};
 
@@ -25,7 +26,7 @@ use crate::{Bytes, Class};
 pub struct Reserve {
     /// Goes over to the reservation with the grant.
     inner: Option<Arc<Inner>>,
-    account: AccountId,
+    account: Account,
     class: Class,
     bytes: Bytes,
     /// The class's, unless it was given another one.
@@ -39,7 +40,7 @@ pub struct Reserve {
 
 impl Reserve {
     #[track_caller]
-    pub(super) fn new(inner: Arc<Inner>, account: AccountId, class: Class, bytes: Bytes) -> Reserve {
+    pub(super) fn new(inner: Arc<Inner>, account: Account, class: Class, bytes: Bytes) -> Reserve {
         Reserve {
             inner: Some(inner),
             account,
@@ -174,7 +175,8 @@ impl Reserve {
     /// What is asked for, if nothing is declared but that.
     fn plain(&self) -> Option<Plain> {
         let Reserve { place, class, bytes, priority, .. } = *self;
-        let is_plain = self.account == AccountId::ROOT && self.name.is_none() && self.max.is_none() && !self.retained;
+        let is_plain =
+            matches!(self.account, Account::Root) && self.name.is_none() && self.max.is_none() && !self.retained;
         is_plain.then_some(Plain { place, class, bytes, priority })
     }
 
@@ -195,7 +197,7 @@ impl Reserve {
     }
 
     fn open(&self, now: u64, state: &mut LedgerState, out: &mut Vec<Outcome>) -> Result<OwnerId, ReserveError> {
-        state.open(now, self.account, self.standing(), out)
+        state.open(now, self.account.id(), self.standing(), out)
     }
 
     fn conclude(&mut self, id: OwnerId, verdict: Verdict) -> Result<Reservation, ReserveError> {

@@ -49,7 +49,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The root's usage of a space.
+    /// The root's usage of a space: without what is set aside there for urgent jobs, which [`spaces`](Snapshot::spaces) tells
+    /// apart.
     pub fn space(&self, space: Space) -> Option<&SpaceUsage> {
         let is =
             |usage: &&SpaceUsage| usage.place.kind == super::state::Kind::Space(space) && usage.place.child.is_none();

@@ -233,7 +233,7 @@ impl LedgerState {
     /// Takes a job on. It holds nothing and is in nobody's way until it asks for its first stage. A part is charged to the
     /// account of its parent.
     pub fn submit(&mut self, account: AccountId, spec: JobSpec) -> Result<OwnerId, SubmitError> {
-        if self.closed && spec.parent.is_none() {
+        if (self.closed || self.accounts.refuses(account)) && spec.parent.is_none() {
             return Err(SubmitError::Closed { job: spec.name });
         }
         let parent = match spec.parent.map(|parent| self.living_parent(parent)) {
@@ -275,7 +275,7 @@ impl LedgerState {
         out: &mut Vec<Outcome>,
     ) -> Result<OwnerId, ReserveError> {
         let Standing { name, class, bytes, max, priority, retained } = standing;
-        if self.closed {
+        if self.closed || self.accounts.refuses(account) {
             return Err(ReserveError::Closed { who: name });
         }
         if let Some(max) = max.filter(|max| *max < bytes) {
@@ -350,7 +350,7 @@ impl LedgerState {
         } else if owner.family.orphan {
             return Err(EnterError::ParentEnded { job });
         } else if !owner.is_part() {
-            if self.closed {
+            if self.closed || self.accounts.refuses(owner.account) {
                 return Err(EnterError::Closed { job });
             }
             if let Some(error) = self.never_fits(&self.owners[id.0]) {
@@ -580,8 +580,12 @@ impl LedgerState {
         self.settle(out);
     }
 
-    /// Refuses everything that is not in flight, now and from now on. Jobs in flight go on to their end.
-    pub fn close(&mut self, out: &mut Vec<Outcome>) {
+    /// Refuses everything that is not in flight, now and from now on: of the whole ledger, or of one child and its own
+    /// children. Jobs in flight go on to their end.
+    pub fn close(&mut self, account: AccountId, out: &mut Vec<Outcome>) {
+        if account != AccountId::ROOT {
+            return self.refuse_child(account, out);
+        }
         self.closed = true;
         self.note_all(What::Closed);
         self.dissolve_line();

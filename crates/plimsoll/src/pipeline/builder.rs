@@ -21,7 +21,6 @@ use super::retry::{Failure, Kept, Retry};
 use super::stage::{Carrier, Place, RunFn, Stage};
 use super::stats::{Event, Observer};
 use super::task::{Runtime, TaskCx};
-use super::ties::Account;
 use super::trip::Value;
 use super::{AlternativesOf, BytesOf, Pipeline, ProfileOf};
 use crate::ledger::state::Kind;
@@ -418,8 +417,8 @@ where
         let limits = ties.limits(Budget::new());
         // Limits and ropes of its own are a child's; without any the pipeline's jobs are the given ledger's.
         let is_tied = limits != Budget::new() || pacing != Pacing::Unpaced;
-        let account = is_tied.then(|| Account(ledger.child("pipeline", &limits)));
-        let ledger = account.as_ref().map_or(ledger, |account| account.0.clone());
+        // It ends with the pipeline's last handle on it.
+        let ledger = if is_tied { ledger.child("pipeline", &limits) } else { ledger };
         let paced = Paced::new(pacing, pool.threads(), &stages);
         let certify = |profile: Profile| {
             same_stages(&profile, &stages)?;
@@ -451,7 +450,6 @@ where
         let mut line = lay(stages, clone_input, needs, paced, "", 0, &ground);
         *lock(&line.ids) = Ids::new(remember);
         line.certified = certified;
-        line.account = account;
         let input_bytes = charge_input.and_then(|(class, bytes)| {
             line.kept = line.last_start().map(|until| Kept { class, until });
             line.kept.map(|_| bytes)

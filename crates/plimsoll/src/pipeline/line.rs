@@ -17,7 +17,7 @@ use super::paced::Paced;
 use super::retry::{Failure, From, Kept};
 use super::stage::{Place, Stage};
 use super::stats::{Event, Observer, StageStats};
-use super::ties::{Account, Ties};
+use super::ties::Ties;
 use super::trip::Value;
 use crate::Profile;
 use crate::ledger::{Job, JobSpec, Ledger, SubmitError};
@@ -51,8 +51,6 @@ pub(super) struct Line<E> {
     begun: AtomicUsize,
     begun_peak: AtomicUsize,
     observer: Option<Observer>,
-    /// Declared last: what it was opened for is gone by then.
-    pub(super) account: Option<Account>,
 }
 
 impl<E: Send + 'static> Line<E> {
@@ -85,7 +83,6 @@ impl<E: Send + 'static> Line<E> {
             deadlines_missed: AtomicU64::new(0),
             begun: AtomicUsize::new(0),
             begun_peak: AtomicUsize::new(0),
-            account: None,
         }
     }
 

@@ -6,16 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Budget, Ledger, Profile, Slots};
-
-/// A pipeline's account of its own, which goes back when the pipeline is gone.
-pub(super) struct Account(pub(super) Ledger);
-
-impl Drop for Account {
-    fn drop(&mut self) {
-        self.0.close_child();
-    }
-}
+use crate::{Budget, Profile, Slots};
 
 /// A job holds one of the slots from the beginning of one stage to the end of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -316,7 +316,7 @@ impl World {
             }
             Event::Close => {
                 run.closed = true;
-                run.state.close(&mut out);
+                run.state.close(plimsoll::ledger::state::AccountId::ROOT, &mut out);
             }
         }
         self.learn(run, out);

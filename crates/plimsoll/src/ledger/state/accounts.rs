@@ -87,6 +87,8 @@ struct Account {
     /// Where urgent jobs of this account are charged, when there is a reserve for them.
     urgent: Option<AccountId>,
     is_urgent: bool,
+    /// Nothing new is taken on here, and in its children.
+    refuses: bool,
 }
 
 /// All components and accounts.
@@ -149,7 +151,7 @@ impl Accounts {
 
     fn push(&mut self, parent: Option<AccountId>, name: Arc<str>, is_urgent: bool) -> AccountId {
         let id = AccountId(self.accounts.len() as u32);
-        self.accounts.push(Account { parent, name, own: SmallVec::new(), urgent: None, is_urgent });
+        self.accounts.push(Account { parent, name, own: SmallVec::new(), urgent: None, is_urgent, refuses: false });
         id
     }
 
@@ -179,6 +181,23 @@ impl Accounts {
             None => (limit, None),
             Some(&(_, reserve, reserved)) => (limit - reserved.min(limit), Some((reserve, reserved.min(limit)))),
         }
+    }
+
+    pub(super) fn set_refusing(&mut self, account: AccountId, refuses: bool) {
+        for account in [Some(account), self.urgent(account)].into_iter().flatten() {
+            self.accounts[account.0 as usize].refuses = refuses;
+        }
+    }
+
+    /// Whether nothing new is taken on in an account, or in one that it is below.
+    pub(super) fn refuses(&self, account: AccountId) -> bool {
+        let mut at = Some(account);
+        std::iter::from_fn(|| {
+            let account = &self.accounts[at?.0 as usize];
+            at = account.parent;
+            Some(account.refuses)
+        })
+        .any(|refuses| refuses)
     }
 
     pub(super) fn parent(&self, account: AccountId) -> Option<AccountId> {

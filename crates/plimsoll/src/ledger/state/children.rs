@@ -2,19 +2,42 @@
 //!
 //! Components and accounts are numbered, and what is charged names them by their numbers, so that none is ever taken out. A
 //! process that builds a pipeline for each request would have more of them each time. So an account that is closed is given
-//! to the next child of the same parent, once nobody is charged there any more; what that one does not name has no limit.
+//! to the next child of the same parent, once nobody is charged there or further down any more; until then its limits stand.
+//! What the next one does not name has no limit.
 
 use std::sync::Arc;
 
-use super::LedgerState;
 use super::accounts::{AccountId, Accounts, Kind};
 use super::owner::{Declared, Owner};
+use super::{LedgerState, Outcome, Refusal};
 use crate::Budget;
 
 impl LedgerState {
     /// Nobody asks for anything in a child's account from now on. What is still charged there comes back as ever.
     pub fn close_child(&mut self, account: AccountId) {
         self.accounts.close(account);
+        self.let_go_of_closed();
+    }
+
+    /// Takes their limits off closed accounts in which nobody is charged any more: there is nothing to be said of them.
+    pub(super) fn let_go_of_closed(&mut self) {
+        for account in self.accounts.closed.clone() {
+            if !self.owners.iter().any(|(_, owner)| self.is_charged_to(owner, account)) {
+                self.accounts.relimit(account, |_| None);
+            }
+        }
+    }
+
+    /// Refuses everything of a child, and of its own children, that is not in flight: now, and until it is opened again.
+    pub(super) fn refuse_child(&mut self, account: AccountId, out: &mut Vec<Outcome>) {
+        self.accounts.set_refusing(account, true);
+        self.dissolve_line();
+        for id in self.queues.admissions() {
+            if self.is_charged_to(&self.owners[id.0], account) {
+                self.refuse(id, Refusal::Closed, out);
+            }
+        }
+        self.settle(out);
     }
 
     /// A closed account below `parent` in which nobody is charged any more.
@@ -23,9 +46,9 @@ impl LedgerState {
         closed.find(|account| !self.owners.iter().any(|(_, owner)| self.is_charged_to(owner, *account)))
     }
 
+    /// Whether an owner is charged to an account, itself or by way of one of its children.
     fn is_charged_to(&self, owner: &Owner, account: AccountId) -> bool {
-        let urgent = self.accounts.urgent(account);
-        let is_it = |at: AccountId| at == account || Some(at) == urgent;
+        let is_it = |at| self.accounts.is_at_or_below(at, account);
         let planned = match &owner.declared {
             Declared::Job { plans, .. } => plans.iter().any(|plan| is_it(plan.account)),
             Declared::Standing { .. } => false,
@@ -36,8 +59,22 @@ impl LedgerState {
 
 impl Accounts {
     fn close(&mut self, account: AccountId) {
-        self.relimit(account, |_| None);
+        if mutant!("closed-with-its-limits-gone") {
+            self.relimit(account, |_| None);
+        }
         self.closed.push(account);
+    }
+
+    /// Whether an account, or the urgent one beside it, is another one or below it.
+    fn is_at_or_below(&self, at: AccountId, account: AccountId) -> bool {
+        let urgent = self.urgent(account);
+        let mut up = Some(at);
+        std::iter::from_fn(|| {
+            let at = up?;
+            up = self.parent(at);
+            Some(at)
+        })
+        .any(|at| at == account || Some(at) == urgent)
     }
 
     fn closed_below(&self, parent: AccountId) -> impl Iterator<Item = AccountId> + '_ {
@@ -47,6 +84,7 @@ impl Accounts {
     /// Opens an account that was closed anew, with these limits.
     pub(super) fn open_again(&mut self, account: AccountId, name: Arc<str>, budget: &Budget) {
         self.closed.retain(|closed| *closed != account);
+        self.set_refusing(account, false);
         self.rename(account, &name);
         let named = |kind| match kind {
             Kind::Space(space) => budget.limit(space).map(|limit| limit.0),
@@ -79,7 +117,7 @@ impl Accounts {
 mod tests {
     use super::*;
     use crate::ledger::JobSpec;
-    use crate::ledger::state::{Outcome, OwnerId};
+    use crate::ledger::state::OwnerId;
     use crate::{Bytes, Class, Demand, Profile, Slots, Space};
 
     const A: Class = Class::new("a", Space::HOST);

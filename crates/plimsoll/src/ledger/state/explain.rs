@@ -126,6 +126,7 @@ impl LedgerState {
 
     /// What is held by whom, and what is waited for.
     pub fn snapshot(&mut self) -> Snapshot {
+        self.let_go_of_closed();
         let mut snapshot = Snapshot {
             outlived: self.outlived,
             overdrawn: self.overdrawn,
