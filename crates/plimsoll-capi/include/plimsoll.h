@@ -122,8 +122,9 @@ plimsoll_status plimsoll_ledger_new(const plimsoll_limit *limits, size_t count, 
 // Refuses everything new from now on; what waits is refused as well. Handles that are out stay good.
 plimsoll_status plimsoll_ledger_close(plimsoll_ledger ledger);
 
-// Frees a ledger. While handles of it are out it is not freed: PLIMSOLL_STATUS_HANDLES_OUTSTANDING, and the last
-// error names them. A ledger that came from Rust stays alive there.
+// Frees a ledger. While handles of it are out, or other calls with it are in progress (a wait, say: close it to end those),
+// it is not freed: PLIMSOLL_STATUS_HANDLES_OUTSTANDING, and the last error names them. A ledger that came from Rust stays alive
+// there.
 plimsoll_status plimsoll_ledger_free(plimsoll_ledger ledger);
 
 // The class of this name in this space; the same number for the same name and space. Classes belong to no ledger and

@@ -3,12 +3,12 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
+use plimsoll::Bytes;
 use plimsoll::ledger::{RawHandle, Reservation, TooFew};
-use plimsoll::{Bytes, Ledger};
 
 use crate::failure::{Failure, Status, answer};
 use crate::memory::{self, Out};
-use crate::tables::{self, ClassNumber, LedgerNumber};
+use crate::tables::{self, ClassNumber, LedgerNumber, Lent};
 
 /// A reservation. Never zero; never given out twice.
 pub type HandleNumber = u64;
@@ -45,7 +45,8 @@ pub unsafe extern "C" fn plimsoll_reserve(
     answer(|| {
         // SAFETY: the caller keeps the promise that is passed on here.
         let out = unsafe { Out::new(handle, "handle")? };
-        let mut request = tables::ledger(ledger)?.reserve(tables::class(class)?, Bytes(bytes));
+        let ledger = tables::ledger(ledger)?;
+        let mut request = ledger.reserve(tables::class(class)?, Bytes(bytes));
         if !who.is_null() {
             // SAFETY: likewise.
             request = request.name(unsafe { memory::text(who, "who")? });
@@ -75,7 +76,8 @@ pub unsafe extern "C" fn plimsoll_split(
     answer(|| {
         // SAFETY: the caller keeps the promise that is passed on here.
         let out = unsafe { Out::new(part, "part")? };
-        let part = with(&tables::ledger(ledger)?, handle, |whole| whole.split(Bytes(bytes)))??;
+        let ledger = tables::ledger(ledger)?;
+        let part = with(&ledger, handle, |whole| whole.split(Bytes(bytes)))??;
         out.write(part.into_handle().get());
         Ok(())
     })
@@ -138,6 +140,6 @@ pub unsafe extern "C" fn plimsoll_handle_bytes(ledger: LedgerNumber, handle: Han
     })
 }
 
-fn with<R>(ledger: &Ledger, number: HandleNumber, f: impl FnOnce(&mut Reservation) -> R) -> Result<R, Failure> {
+fn with<R>(ledger: &Lent, number: HandleNumber, f: impl FnOnce(&mut Reservation) -> R) -> Result<R, Failure> {
     Ok(ledger.with_handle(handle(number)?, f)?)
 }

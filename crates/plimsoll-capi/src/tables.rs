@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_char;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll::{Budget, Bytes, Class, Ledger, Space};
 
@@ -46,7 +47,24 @@ const MAX_CLASSES: usize = 4096;
 #[derive(Debug)]
 struct Ledgers {
     next: LedgerNumber,
-    by_number: BTreeMap<LedgerNumber, Ledger>,
+    by_number: BTreeMap<LedgerNumber, Lent>,
+}
+
+/// A ledger that a call works with. As long as there is one, the ledger's number stays good: what the call makes could not be
+/// released otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct Lent {
+    ledger: Ledger,
+    /// One for the table, and one for each call in progress.
+    calls: Arc<()>,
+}
+
+impl Deref for Lent {
+    type Target = Ledger;
+
+    fn deref(&self) -> &Ledger {
+        &self.ledger
+    }
 }
 
 static LEDGERS: Mutex<Ledgers> = Mutex::new(Ledgers { next: 1, by_number: BTreeMap::new() });
@@ -63,14 +81,16 @@ pub fn share(ledger: Ledger) -> LedgerNumber {
     let mut ledgers = lock(&LEDGERS);
     let number = ledgers.next;
     ledgers.next += 1;
-    ledgers.by_number.insert(number, ledger);
+    ledgers.by_number.insert(number, Lent { ledger, calls: Arc::default() });
     number
 }
 
-pub(crate) fn ledger(number: LedgerNumber) -> Result<Ledger, Failure> {
-    lock(&LEDGERS).by_number.get(&number).cloned().ok_or_else(|| {
-        Failure::new(Status::NoSuchLedger, format_args!("there is no ledger {number}; it was freed, or never made"))
-    })
+pub(crate) fn ledger(number: LedgerNumber) -> Result<Lent, Failure> {
+    lock(&LEDGERS).by_number.get(&number).cloned().ok_or_else(|| no_such(number))
+}
+
+fn no_such(number: LedgerNumber) -> Failure {
+    Failure::new(Status::NoSuchLedger, format_args!("there is no ledger {number}; it was freed, or never made"))
 }
 
 pub(crate) fn class(number: ClassNumber) -> Result<Class, Failure> {
@@ -121,12 +141,26 @@ pub extern "C" fn plimsoll_ledger_close(ledger: LedgerNumber) -> Status {
     })
 }
 
-/// Frees a ledger. While handles of it are out it is not freed: PLIMSOLL_STATUS_HANDLES_OUTSTANDING, and the last
-/// error names them. A ledger that came from Rust stays alive there.
+/// Frees a ledger. While handles of it are out, or other calls with it are in progress (a wait, say: close it to end those),
+/// it is not freed: PLIMSOLL_STATUS_HANDLES_OUTSTANDING, and the last error names them. A ledger that came from Rust stays alive
+/// there.
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_ledger_free(ledger: LedgerNumber) -> Status {
     answer(|| {
-        let out = self::ledger(ledger)?.outstanding_handles();
+        // Kept to the end, so that no call begins meanwhile.
+        let mut ledgers = lock(&LEDGERS);
+        let lent = ledgers.by_number.get(&ledger).ok_or_else(|| no_such(ledger))?;
+        let calls = Arc::strong_count(&lent.calls) - 1;
+        if calls > 0 {
+            return Err(Failure::new(
+                Status::HandlesOutstanding,
+                format_args!(
+                    "{calls} other calls with ledger {ledger} are in progress; let them return (plimsoll_ledger_close ends \
+                     those that wait), then free it"
+                ),
+            ));
+        }
+        let out = lent.outstanding_handles();
         if !out.is_empty() {
             let mut text = format!("{} handles of ledger {ledger} were never released:", out.len());
             for record in out.iter().take(16) {
@@ -137,7 +171,10 @@ pub extern "C" fn plimsoll_ledger_free(ledger: LedgerNumber) -> Status {
             }
             return Err(Failure::new(Status::HandlesOutstanding, text + " release them, then free the ledger"));
         }
-        lock(&LEDGERS).by_number.remove(&ledger);
+        let freed = ledgers.by_number.remove(&ledger);
+        drop(ledgers);
+        // The last of it may go with this, and take its time.
+        drop(freed);
         Ok(())
     })
 }

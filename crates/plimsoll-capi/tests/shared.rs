@@ -51,7 +51,10 @@ fn closing_ends_a_wait_that_has_no_time_out() {
     while ledger.snapshot().waiters.is_empty() {
         std::thread::yield_now();
     }
+    // A call that is in progress may still make a handle, which nobody could release.
+    assert_eq!(plimsoll_ledger_free(number), Status::HandlesOutstanding);
     assert_eq!(plimsoll_ledger_close(number), Status::Ok);
     assert_eq!(waiting.join().unwrap(), Status::Closed);
+    assert_eq!(plimsoll_ledger_free(number), Status::Ok);
     drop(held);
 }

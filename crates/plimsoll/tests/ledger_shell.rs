@@ -277,6 +277,23 @@ fn a_childs_limit_binds_the_child_and_holds_back_nobody_else() {
     assert!(root.snapshot().is_empty());
 }
 
+#[test]
+fn no_budget_serves_what_does_not_fit_into_64_bits() {
+    for ledger in [Ledger::unlimited(), Ledger::new(Budget::new().space(Space::HOST, Bytes::MAX))] {
+        let key = ledger.residency::<u8>("key", B, Bytes(5), std::time::Duration::ZERO).unwrap();
+        drop(key.get_or_load(|_| Ok::<_, ()>(7)).unwrap());
+        let absurd = Profile::new().stage("s", bytes(A, u64::MAX), Demand::new());
+        assert!(matches!(ledger.reserve(A, Bytes::MAX).wait(), Err(ReserveError::NeverFits(_))));
+        for spec in [JobSpec::new("job", absurd.clone()), JobSpec::new("alone", absurd).alone_if_oversize()] {
+            let error = ledger.submit(spec).unwrap_err();
+            assert!(matches!(error, SubmitError::NeverFits(_)), "{error}");
+        }
+        let held = ledger.reserve(A, Bytes(1 << 40)).wait().unwrap();
+        assert!(key.is_resident());
+        drop(held);
+    }
+}
+
 /// What ends leaves nothing behind, however many there were.
 #[test]
 fn children_come_and_go() {

@@ -56,7 +56,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 pub use self::accounts::{AccountId, Kind};
-use self::accounts::{Accounts, Component};
+use self::accounts::{Accounts, Component, LARGEST};
 use self::alone::Alone;
 use self::amounts::{Amounts, ComponentId};
 use self::book::Book;

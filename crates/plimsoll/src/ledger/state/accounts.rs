@@ -47,6 +47,9 @@ impl From<Resource> for Kind {
     }
 }
 
+/// More than this nobody gets, also where there is no limit: sums of what is held and asked for stay within 64 bits.
+pub(super) const LARGEST: u64 = 1 << 62;
+
 /// One component: how much there is and how much of it is held. What a reservation reads and writes is on one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -75,7 +78,7 @@ impl Component {
 
     /// The most that a claim can ever be served with, as far as is known now.
     pub(super) fn attainable(&self) -> u64 {
-        self.target.saturating_sub(self.retained)
+        self.target.saturating_sub(self.retained).min(LARGEST)
     }
 }
 
@@ -303,7 +306,7 @@ impl Accounts {
             at = self.accounts[account.0 as usize].parent;
             Some(self.own(account, kind).map(|component| self.component(component).attainable()))
         });
-        path.flatten().min().filter(|least| *least != u64::MAX)
+        path.flatten().min().filter(|least| *least < LARGEST)
     }
 
     /// The least limit in force on the way from an account to the root; `None` where there is no limit.

@@ -199,7 +199,7 @@ impl LedgerState {
     }
 
     pub(super) fn never_fits(&self, owner: &Owner) -> Option<NeverFits> {
-        if owner.may_run_alone() {
+        if owner.may_run_alone() && owner.claim.iter().all(|(_, amount)| amount <= LARGEST) {
             return None;
         }
         let (component, claim) = self.unattainable(&self.with_needs(&owner.needs, &owner.claim))?;
@@ -218,6 +218,7 @@ impl LedgerState {
             Declared::Standing { .. } => None,
         };
         let Component { target: limit, retained, .. } = *self.accounts.component(component);
+        let limit = limit.min(LARGEST);
         Some(NeverFits { who: owner.name.clone(), stage, place: self.place(component), claim, limit, retained })
     }
 }
