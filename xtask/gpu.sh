@@ -1,10 +1,11 @@
 #!/bin/sh
 # Checks and measures on a CUDA device: sh gpu.sh RESULTS [PART…], all parts if none is named. Run it in the folder that
-# `cargo xtask gpu` has filled. Other provers are timed beside ours if their programs are there too (gpu-peers/README.md).
+# `cargo xtask gpu` has filled. Other provers are timed beside ours if their programs are there too (gpu-peers/README.md), and their
+# proofs compared with ours, all bytes.
 set -u
 out=${1:?say where the results go}
 shift
-parts=${*:-checks stream pile-up peers speed sanitizer}
+parts=${*:-checks cards command stream pile-up peers speed sanitizer}
 mkdir -p "$out"
 here=$(cd "$(dirname "$0")" && pwd)
 check="$here/gpu-check"
@@ -31,6 +32,22 @@ if part checks; then
     TAIL=28 step proofs 200 "$check" proofs 4 "${PROOFS_MAX:-20}" "$out/proofs"
     if [ -x "$here/peer-cuda" ]; then step bellperson 60 "$here/peer-cuda" --verify "$out/proofs"; fi
     step keys 60 "$check" keys 18
+    step erased 60 "$check" erased 16
+fi
+if part cards; then TAIL=4 step cards 150 "$check" cards "${CARDS_LOG:-18}" "${CARDS_PROOFS:-96}"; fi
+if part command && [ -x "$here/plimsoll" ]; then
+    # The first run makes the key and caches it.
+    export XDG_CACHE_HOME="$out/cache"
+    head -c "${LETTER_BYTES:-8192}" /dev/urandom >"$out/letter"
+    step doctor 30 "$here/plimsoll" doctor --backend cuda
+    for backend in cuda cuda cpu; do
+        TAIL=40 step "prove-$backend" 200 "$here/plimsoll" prove "$out/letter" --backend $backend --device-memory 4GiB --memory 16GiB
+        step "verify-$backend" 60 "$here/plimsoll" verify "$out/letter.proof.json" --file "$out/letter"
+    done
+    echo "== refused: too little of the device's memory"
+    if "$here/plimsoll" prove "$out/letter" --backend cuda --device-memory 60MiB >"$out/refused.txt" 2>&1; then failed=1; fi
+    tail -n 3 "$out/refused.txt"
+    rm -rf "$out/cache"
 fi
 if part stream; then
     TAIL=9 step stream-20 200 "$check" stream 20 dense 64 512 1024 2048 4096 8192 16384
@@ -50,6 +67,9 @@ if part peers; then
         for peer in "$here"/peer-*; do
             TAIL=1 step "$(basename "$peer")-$1-$2" 150 "$peer" "$out/key.params" "$1" "$2" $rounds
         done
+        proofs=$(sed -n 's/.*; proof \([0-9a-f]*\)$/\1/p' "$out"/*-"$1-$2".txt)
+        echo "$1 $2: $(echo "$proofs" | wc -l) proofs of $(echo "$proofs" | awk '{ print length / 2; exit }') bytes," \
+            "$(echo "$proofs" | sort -u | wc -l) of them different"
         rm -f "$out"/key.params*
     done
 fi
@@ -60,6 +80,9 @@ fi
 if part sanitizer && command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck initcheck; do
         PLIMSOLL_GPU_ARENA=1200 step $tool 200 compute-sanitizer --tool $tool --error-exitcode 9 "$check" pieces 4
+        # Whole proofs, erasing and streams of them among it.
+        PLIMSOLL_GPU_ARENA=600 step $tool-proofs 250 compute-sanitizer --tool $tool --error-exitcode 9 "$check" proofs 4 4
     done
+    PLIMSOLL_GPU_ARENA=600 step memcheck-erased 250 compute-sanitizer --tool memcheck --error-exitcode 9 "$check" erased 6
 fi
 exit $failed

@@ -1,7 +1,7 @@
 //! `cargo xtask gpu`: builds what checks and measures on a CUDA device, here, where there may be none.
 //!
-//! The result is a folder with one program and one script, to be copied to the machine with the device. The program needs
-//! nothing there but NVIDIA's driver. docs/gpu.md has the results.
+//! The result is a folder with two programs (the checks, and the command itself) and one script, to be copied to the machine with
+//! the device. The programs need nothing there but NVIDIA's driver. docs/gpu.md has the results.
 
 use std::{
     env, fs,
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 /// Builds the program and lays the script beside it.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let toolkit = if toolkit_is_there() { None } else { Some(wheels()?) };
+    let toolkit = toolkit()?;
     let cargo = |args: &str| {
         let mut command = sh::cargo(args);
         command.envs(toolkit.iter().map(|toolkit| ("CUDA_PATH", toolkit)));
@@ -49,9 +49,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let program = folder.join("gpu-check");
     fs::copy(sh::target_dir().join("release/gpu-check"), &program).context("cannot copy the program")?;
     sh::run(Command::new("strip").arg(&program))?;
+    sh::run(&mut cargo("build --release --quiet -p plimsoll-cli --features cuda --bin plimsoll"))?;
+    let command = folder.join("plimsoll");
+    fs::copy(sh::target_dir().join("release/plimsoll"), &command).context("cannot copy the command")?;
+    sh::run(Command::new("strip").arg(&command))?;
     fs::copy("xtask/gpu.sh", folder.join("gpu.sh")).context("cannot copy the script")?;
     println!("copy {} to a machine with a CUDA device, and there: sh gpu.sh RESULTS", folder.display());
     Ok(())
+}
+
+/// The folder of the toolkit that a build is to be told of; none where it finds one by itself.
+pub(crate) fn toolkit() -> Result<Option<PathBuf>> {
+    if toolkit_is_there() { Ok(None) } else { wheels().map(Some) }
 }
 
 /// Whether the build finds a compiler by itself.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::sh;
+use crate::{gpu, sh};
 
 /// What to check, and where it is.
 #[derive(clap::Args)]
@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// The device, such as CPU or CUDA:1; the first that is not the processor otherwise
     #[arg(long)]
     device: Option<String>,
+    /// Figures beside this project's own CUDA backend as well, which builds its kernels
+    #[arg(long)]
+    cuda: bool,
     /// The mock instead of ICICLE: that the program works, and no figure means anything
     #[arg(long, conflicts_with = "lib")]
     mock: bool,
@@ -40,8 +43,12 @@ pub(crate) struct Args {
 
 /// Builds the program and runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let features = if args.cuda { "beside-cuda" } else { "icicle-check" };
     let mut command =
-        sh::cargo("run --release --quiet -p plimsoll-icicle --features icicle-check --bin icicle-check --");
+        sh::cargo(&format!("run --release --quiet -p plimsoll-icicle --features {features} --bin icicle-check --"));
+    if args.cuda {
+        command.envs(gpu::toolkit()?.iter().map(|toolkit| ("CUDA_PATH", toolkit)));
+    }
     let mocked = if args.mock { Some(mock()?) } else { None };
     if let Some(folder) = args.lib.as_ref().or(mocked.as_ref()) {
         command.arg("--lib").arg(std::path::absolute(folder)?);

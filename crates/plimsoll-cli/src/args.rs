@@ -171,7 +171,8 @@ pub struct Prove {
     /// `auto` takes a CUDA device where the program has kernels and the machine a device, and the processor otherwise; the report
     /// says which and why. One that is named is used or refused, never replaced. `icicle` takes the first device that ICICLE has a
     /// backend for, `icicle:CUDA`, `icicle:CUDA:1` or `icicle:CPU` the one that is named; `plimsoll doctor` says where its
-    /// libraries were looked for.
+    /// libraries were looked for. `cuda` makes whole proofs on all devices that the driver shows (CUDA_VISIBLE_DEVICES says which
+    /// those are): the key stays there, and a device that is lost on the way gives its proofs to the others.
     #[arg(
         long,
         value_name = "auto|cpu|cuda|icicle[:DEVICE]",
@@ -180,7 +181,7 @@ pub struct Prove {
     )]
     pub backend: BackendChoice,
 
-    /// How much of a device's memory to take, such as 8GiB
+    /// How much of each device's memory to take, such as 8GiB
     ///
     /// By default seven eighths of what is free on it. The same proofs are made with less, more slowly. ICICLE's device CPU has
     /// the machine's own memory: what it is given, 512MiB by default, is a part of --memory.

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
-use blstrs::Scalar;
+use blstrs::{G1Projective, G2Projective, Scalar};
 use plimsoll::{Bytes, Class, Ledger, Reservation, Space};
 use plimsoll_groth16::backend::{Backend, Cpu, CurveGroup, Transform};
 use plimsoll_groth16::domain::Domain;
@@ -17,7 +17,7 @@ const RUNS: usize = 5;
 /// Multiplications in G2 are a quarter of the size.
 const G2_PART: usize = 4;
 
-fn scratch(bytes: u64) -> Result<Reservation, String> {
+pub(crate) fn scratch(bytes: u64) -> Result<Reservation, String> {
     let class = Class::new("scratch", Space::HOST);
     Ledger::unlimited().reserve(class, Bytes(bytes)).wait().map_err(|error| error.to_string())
 }
@@ -40,11 +40,20 @@ pub(crate) struct What {
     pub(crate) ntt: bool,
 }
 
-/// One row's times, here and on the processor.
+/// What comes of an operation: the same here and on the processor.
+#[derive(PartialEq)]
+enum Answer {
+    G1(G1Projective),
+    G2(G2Projective),
+    Scalars(Vec<Scalar>),
+}
+
+/// One row's times, here and on the processor, and by this project's own kernels for CUDA.
 #[derive(Default)]
 struct Row {
     ours: Vec<f64>,
     cpu: Vec<f64>,
+    cuda: Vec<f64>,
 }
 
 impl Row {
@@ -59,14 +68,26 @@ impl Row {
         Ok(row)
     }
 
+    #[cfg(feature = "beside-cuda")]
+    fn beside(self, cuda: Vec<f64>, is_the_same: bool) -> Result<Self, String> {
+        if is_the_same { Ok(Self { cuda, ..self }) } else { Err("the two devices' answers differ".to_owned()) }
+    }
+
     fn print(self, what: &str, log_size: u32) {
         let runs = self.ours.len();
         let (ours, cpu) = (median(self.ours), median(self.cpu));
-        println!("| {what} | 2^{log_size} | {ours:.2} | {cpu:.2} | {:.2} | {runs} |", cpu / ours);
+        let cuda = match self.cuda.is_empty() {
+            true => "| |".to_owned(),
+            false => {
+                let cuda = median(self.cuda);
+                format!("| {cuda:.2} | {:.2} |", cuda / ours)
+            }
+        };
+        println!("| {what} | 2^{log_size} | {ours:.2} | {cpu:.2} | {:.2} {cuda} {runs} |", cpu / ours);
     }
 }
 
-/// Prints the table.
+/// Prints the table; each answer is compared.
 pub(crate) fn print(icicle: &Icicle, what: What, sizes: RangeInclusive<u32>, seconds: f64) -> Result<(), String> {
     let largest = 1_usize << sizes.end();
     let points = if what.msm { largest } else { G2_PART };
@@ -80,40 +101,57 @@ pub(crate) fn print(icicle: &Icicle, what: What, sizes: RangeInclusive<u32>, sec
     let pool = pool.map_err(|error| error.to_string())?;
     let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
     println!(
-        "| what | size | icicle ms | cpu ms ({threads} threads) | cpu ÷ icicle | runs |\n|---|---|---|---|---|---|"
+        "| what | size | icicle ms | cpu ms ({threads} threads) | cpu ÷ icicle | cuda ms | cuda ÷ icicle | runs |\n\
+         |---|---|---|---|---|---|---|---|"
     );
     let told = |error: plimsoll_groth16::backend::BackendError| error.to_string();
-    let both = |f: &mut (dyn FnMut(&dyn Backend) -> Result<(), String> + Send)| -> Result<(f64, f64), String> {
+    let both = |f: &mut (dyn FnMut(&dyn Backend) -> Result<Answer, String> + Send)| -> Result<(f64, f64), String> {
         let (ours, first) = timed(|| f(icicle));
         let (theirs, second) = timed(|| pool.install(|| f(&*cpu)));
-        first.and(second).map(|()| (ours, theirs))
+        if first? != second? {
+            return Err("the device's answer is not the processor's".to_owned());
+        }
+        Ok((ours, theirs))
     };
     let msm_g1 = |backend: &dyn Backend, n: usize| {
         let mut scratch = scratch(backend.msm_scratch_bytes(CurveGroup::G1, n, threads))?;
-        backend.msm_g1(&key.l[..n], &scalars[..n], &mut scratch).map(drop).map_err(told)
+        backend.msm_g1(&key.l[..n], &scalars[..n], &mut scratch).map(Answer::G1).map_err(told)
     };
     let msm_g2 = |backend: &dyn Backend, n: usize| {
         let mut scratch = scratch(backend.msm_scratch_bytes(CurveGroup::G2, n, threads))?;
-        backend.msm_g2(&key.b_g2[..n], &scalars[..n], &mut scratch).map(drop).map_err(told)
+        backend.msm_g2(&key.b_g2[..n], &scalars[..n], &mut scratch).map(Answer::G2).map_err(told)
     };
     let ntt = |backend: &dyn Backend, log_size: u32, transform: Transform| {
         let domain = Domain::with_log_size(log_size).ok_or("too large")?;
         let n = 1 << log_size;
         let mut data: Vec<Scalar> = scalars[..n].to_vec();
         let mut scratch = scratch(backend.ntt_scratch_bytes(n, threads))?;
-        backend.ntt(&domain, &mut data, transform, &mut scratch).map_err(told)
+        backend.ntt(&domain, &mut data, transform, &mut scratch).map(|()| Answer::Scalars(data)).map_err(told)
     };
     if what.msm {
         // All points of the key are loaded for the first of them.
         msm_g1(icicle, 1)?;
         msm_g2(icicle, 1)?;
     }
+    #[cfg(feature = "beside-cuda")]
+    let beside = crate::cuda::Beside::open(icicle.owner().name().id())?;
     for log_size in sizes.step_by(2) {
         let n = 1_usize << log_size;
         if what.msm {
             let row = Row::take(seconds, || both(&mut |backend| msm_g1(backend, n)))?;
+            #[cfg(feature = "beside-cuda")]
+            let row = {
+                let (times, sum) = beside.msm(CurveGroup::G1, &key.l[..n], &scalars[..n], RUNS)?;
+                row.beside(times, msm_g1(icicle, n)? == Answer::G1(sum))?
+            };
             row.print("msm G1, points resident, scalars from the host", log_size);
             let row = Row::take(seconds, || both(&mut |backend| msm_g2(backend, n / G2_PART)))?;
+            #[cfg(feature = "beside-cuda")]
+            let row = {
+                let n = n / G2_PART;
+                let (times, sum) = beside.msm(CurveGroup::G2, &key.b_g2[..n], &scalars[..n], RUNS)?;
+                row.beside(times, msm_g2(icicle, n)? == Answer::G2(sum))?
+            };
             row.print("msm G2, the same", log_size - G2_PART.ilog2());
         }
         if !what.ntt {
@@ -126,7 +164,19 @@ pub(crate) fn print(icicle: &Icicle, what: What, sizes: RangeInclusive<u32>, sec
             // The first makes tables and the domain, and is not counted.
             ntt(icicle, log_size, transform)?;
             pool.install(|| ntt(&*cpu, log_size, transform))?;
-            Row::take(seconds, || both(&mut |backend| ntt(backend, log_size, transform)))?.print(what, log_size);
+            let row = Row::take(seconds, || both(&mut |backend| ntt(backend, log_size, transform)))?;
+            #[cfg(feature = "beside-cuda")]
+            let row = {
+                let domain = Domain::with_log_size(log_size).ok_or("too large")?;
+                let mut data = Vec::new();
+                let times = (0..RUNS).map(|_| {
+                    data = scalars[..1 << log_size].to_vec();
+                    beside.ntt(&domain, &mut data, transform)
+                });
+                let times = times.collect::<Result<_, _>>()?;
+                row.beside(times, ntt(icicle, log_size, transform)? == Answer::Scalars(data))?
+            };
+            row.print(what, log_size);
         }
     }
     println!("\nlearned: {:?}\n", icicle.learned());

@@ -1,5 +1,7 @@
 //! `icicle-check`: checks and measures the ICICLE that is installed. `cargo xtask icicle` builds and runs it.
 
+#[cfg(feature = "beside-cuda")]
+mod cuda;
 mod figures;
 mod free;
 mod points;
@@ -18,8 +20,9 @@ const USAGE: &str = "\
 icicle-check [--lib DIR] [--device NAME] [--memory SIZE] [--low N] [--high N] [--seconds S] [--proofs LOG] [--write FILE] [WHAT...]
 
   WHAT  conform   the conformance harness, on sizes up to 2^14
-        figures   multiplications and transforms of 2^low to 2^high, beside the processor's (16 and 20); each is made up to five
-                  times, and not again after so many seconds (60); `msm` and `ntt` are one half of them each
+        figures   multiplications and transforms of 2^low to 2^high, beside the processor's and compared (16 and 20); each is made up to five
+                  times, and not again after so many seconds (60); `msm` and `ntt` are one half of them each; beside this project's own
+                  CUDA backend as well where the program was built with it (`cargo xtask icicle --cuda`)
         stream    32 proofs of 2^LOG constraints (10) under a budget of the device's memory, 1, 2 and 4 at once; --write puts them
                   into a file, for another verifier (`cargo run -p plimsoll-peers --bin verify_proofs FILE`)
         free      4 threads' multiplications of 2^LOG without admission: they may run out of memory, and end the process
