@@ -68,7 +68,7 @@ if part peers; then
             TAIL=1 step "$(basename "$peer")-$1-$2" 150 "$peer" "$out/key.params" "$1" "$2" $rounds
         done
         proofs=$(sed -n 's/.*; proof \([0-9a-f]*\)$/\1/p' "$out"/*-"$1-$2".txt)
-        echo "$1 $2: $(echo "$proofs" | wc -l) proofs of $(echo "$proofs" | awk '{ print length / 2; exit }') bytes," \
+        echo "$1 $2: $(echo "$proofs" | wc -l) proofs of $(echo "$proofs" | awk '{ print length($0) / 2; exit }') bytes," \
             "$(echo "$proofs" | sort -u | wc -l) of them different"
         rm -f "$out"/key.params*
     done

@@ -26,6 +26,8 @@ pub(crate) struct Account {
     leaked: AtomicU64,
     g1: AtomicU64,
     g2: AtomicU64,
+    last_predicted: AtomicU64,
+    last_seen: AtomicU64,
 }
 
 /// What an account of predictions has counted.
@@ -50,6 +52,10 @@ pub struct Learned {
     pub correction_g1: u64,
     /// The same in G2.
     pub correction_g2: u64,
+    /// What the last multiplication was predicted to allocate by itself.
+    pub last_predicted_bytes: u64,
+    /// What it was seen to have allocated when it had been begun, where the device tells.
+    pub last_seen_bytes: u64,
 }
 
 impl Learned {
@@ -95,6 +101,8 @@ impl Account {
             leaked: zero(),
             g1: AtomicU64::new(UNCHANGED),
             g2: AtomicU64::new(UNCHANGED),
+            last_predicted: zero(),
+            last_seen: zero(),
         }
     }
 
@@ -111,6 +119,8 @@ impl Account {
     /// How many that is too many.
     pub(crate) fn saw(&self, group: CurveGroup, predicted: u64, correction: u64, used: u64) -> u64 {
         self.calls.fetch_add(1, Ordering::Relaxed);
+        self.last_predicted.store(predicted, Ordering::Relaxed);
+        self.last_seen.store(used, Ordering::Relaxed);
         let over = used.saturating_sub(predicted);
         if over > 0 {
             self.undersized.fetch_add(1, Ordering::Relaxed);
@@ -156,6 +166,8 @@ impl Account {
             leaked_bytes: get(&self.leaked),
             correction_g1: get(&self.g1),
             correction_g2: get(&self.g2),
+            last_predicted_bytes: get(&self.last_predicted),
+            last_seen_bytes: get(&self.last_seen),
         }
     }
 }
@@ -177,6 +189,7 @@ mod tests {
         let learned = account.learned();
         assert_eq!((learned.correction_g1, learned.calls, learned.undersized), (1300, 4, 2));
         assert_eq!(learned.undersized_bytes_peak, 30);
+        assert_eq!((learned.last_predicted_bytes, learned.last_seen_bytes), (100, 101));
     }
 
     #[test]

@@ -53,6 +53,8 @@ impl<D: DeviceBackend> DeviceProver<D> {
                 two.prover.check_stop()?;
                 Ok((two.prover.evaluate(cx.grant(), witness)?, beside))
             })
+            // Once it has begun it is bound to the device whose key it has.
+            .from_start(again)
             .device_stage(stage_in, self.devices(), move |cx, (evaluated, beside)| {
                 three.prover.check_stop()?;
                 Ok((three.stage_in(cx, evaluated)?, beside))

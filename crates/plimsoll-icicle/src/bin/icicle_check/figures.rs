@@ -135,6 +135,7 @@ pub(crate) fn print(icicle: &Icicle, what: What, sizes: RangeInclusive<u32>, sec
     }
     #[cfg(feature = "beside-cuda")]
     let beside = crate::cuda::Beside::open(icicle.owner().name().id())?;
+    let mut memory = Vec::new();
     for log_size in sizes.step_by(2) {
         let n = 1_usize << log_size;
         if what.msm {
@@ -144,6 +145,7 @@ pub(crate) fn print(icicle: &Icicle, what: What, sizes: RangeInclusive<u32>, sec
                 let (times, sum) = beside.msm(CurveGroup::G1, &key.l[..n], &scalars[..n], RUNS)?;
                 row.beside(times, msm_g1(icicle, n)? == Answer::G1(sum))?
             };
+            memory.push(("G1", log_size, icicle.learned()));
             row.print("msm G1, points resident, scalars from the host", log_size);
             let row = Row::take(seconds, || both(&mut |backend| msm_g2(backend, n / G2_PART)))?;
             #[cfg(feature = "beside-cuda")]
@@ -152,6 +154,7 @@ pub(crate) fn print(icicle: &Icicle, what: What, sizes: RangeInclusive<u32>, sec
                 let (times, sum) = beside.msm(CurveGroup::G2, &key.b_g2[..n], &scalars[..n], RUNS)?;
                 row.beside(times, msm_g2(icicle, n)? == Answer::G2(sum))?
             };
+            memory.push(("G2", log_size - G2_PART.ilog2(), icicle.learned()));
             row.print("msm G2, the same", log_size - G2_PART.ilog2());
         }
         if !what.ntt {
@@ -179,6 +182,13 @@ pub(crate) fn print(icicle: &Icicle, what: What, sizes: RangeInclusive<u32>, sec
             row.print(what, log_size);
         }
     }
-    println!("\nlearned: {:?}\n", icicle.learned());
+    if !memory.is_empty() {
+        println!("\n| multiplication | size | scratch predicted | seen |\n|---|---|---|---|");
+    }
+    for (group, log_size, learned) in memory {
+        let (predicted, seen) = (Bytes(learned.last_predicted_bytes), Bytes(learned.last_seen_bytes));
+        println!("| {group} | 2^{log_size} | {predicted} | {seen} |");
+    }
+    println!("\nlearned: {:?}\nbooks: {:?}\n", icicle.learned(), icicle.reconcile());
     Ok(())
 }

@@ -55,6 +55,31 @@ fn proofs_of_a_device_that_is_lost_on_the_way_are_made_on_the_other() {
     }
 }
 
+/// The device is lost while its job still computes in host memory: the next stage is refused, and the job begins again.
+#[test]
+fn a_job_that_was_bound_to_a_lost_device_begins_again_on_the_other() {
+    let prover = prover(squarings());
+    let expected = prover.prove(&Ledger::unlimited(), squarings(), blinding()).expect("proof").proof;
+    let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).expect("pool");
+    let (set, ledger) = devices(&[card(), card()], Bytes(64 << 20));
+    let this = DeviceProver::with_residence(prover, set.clone(), &ledger, Residence::Resident).expect("fits");
+    let sites = this.sites.clone();
+    let begin = move |prover: &Prover, grant: &mut plimsoll::Grant, circuit: Squarings| {
+        let witness = prover.synthesise(grant, circuit)?;
+        if set.losses().is_empty() {
+            // The one whose key this job has.
+            let bound = sites.iter().find(|site| site.key.as_ref().is_some_and(|key| grant.pinned(key).is_some()));
+            bound.expect("it has a key").device.give_up("pulled out");
+        }
+        Ok((witness, ()))
+    };
+    let end = |prover: &Prover, openings, ()| Ok(prover.assemble(openings, blinding()).proof);
+    let pipeline = this.pipeline(&ledger, &pool, |builder| builder, begin, end).expect("it fits");
+    let proof = pipeline.submit("proof", squarings()).expect("submitted").wait();
+    assert_eq!(proof.expect("the other device makes it"), expected);
+    assert_eq!(this.devices().losses().len(), 1);
+}
+
 #[test]
 fn no_stage_begins_once_it_is_to_stop() {
     let (set, ledger) = devices(&[card()], Bytes(64 << 20));
