@@ -27,8 +27,7 @@ impl Prover {
     /// [`ProveError::Unsatisfied`].
     pub fn evaluate(&self, grant: &mut Grant, witness: Witness) -> Result<Evaluated, ProveError> {
         // All three at once, as they were granted: so what the ledger has held is what the process has.
-        let mut zeroed = || SecretVec::zeroed(grant, PROVERS, self.domain.size());
-        let (mut a, mut b, mut c) = (zeroed()?, zeroed()?, zeroed()?);
+        let [mut a, mut b, mut c] = SecretVec::zeroed_three(grant, PROVERS, self.domain.size())?;
         match self.r1cs.evaluate_all(&witness.assignment, [&mut *a, &mut *b, &mut *c]) {
             Some(place) => Err(ProveError::Unsatisfied { constraint: self.first_unsatisfied(&witness, place) }),
             None => Ok(Evaluated { witness, a, b, c }),
