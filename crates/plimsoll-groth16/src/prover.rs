@@ -161,9 +161,9 @@ pub enum ProveError {
          (`Builder::from_start`)"
     )]
     UsedUp {
-        /// Why that run failed.
+        /// Why that run failed; `None` where it went well, and the device failed when it was waited for.
         #[source]
-        cause: DeviceError,
+        cause: Option<DeviceError>,
     },
     /// The flag of [`Prover::with_stop`] is set.
     #[error("the proof was stopped")]

@@ -89,10 +89,8 @@ pub struct OnDevice<D: DeviceBackend> {
 /// The scalars are there for one run that begins.
 enum Scalars<D: DeviceBackend> {
     Staged(Staged<D>),
-    /// A run has taken them.
-    Taken,
-    /// A run has taken them and failed.
-    UsedUp(DeviceError),
+    /// A run has taken them, and may have said why it failed.
+    UsedUp(Option<DeviceError>),
 }
 
 impl<D: DeviceBackend> fmt::Debug for OnDevice<D> {
@@ -311,9 +309,8 @@ impl<D: DeviceBackend> DeviceProver<D> {
             HBasis::OddCosetLagrange => Scalar::ONE,
         };
         // From here on they are this run's.
-        let taken = match staged.scalars.replace(Scalars::Taken) {
+        let taken = match staged.scalars.replace(Scalars::UsedUp(None)) {
             Scalars::Staged(taken) => taken,
-            Scalars::Taken => return Err(ProveError::Stopped),
             Scalars::UsedUp(cause) => {
                 staged.scalars.replace(Scalars::UsedUp(cause.clone()));
                 return Err(ProveError::UsedUp { cause });
@@ -336,7 +333,7 @@ impl<D: DeviceBackend> DeviceProver<D> {
             workspace: work_memory.memory(),
         };
         let sums = cx.call(|lane| D::prove(lane, &plan.plan, work)).inspect_err(|error| {
-            staged.scalars.replace(Scalars::UsedUp(error.clone()));
+            staged.scalars.replace(Scalars::UsedUp(Some(error.clone())));
         })?;
         let public_inputs = staged.public_inputs.borrow_mut().take().ok_or(ProveError::Stopped)?;
         Ok(Openings { h_and_l: sums.h_and_l, a: sums.a, b_g1: sums.b_g1, b_g2: sums.b_g2, public_inputs })

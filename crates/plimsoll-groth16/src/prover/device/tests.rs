@@ -332,14 +332,17 @@ fn a_refused_call_means_an_error_or_the_right_proof() {
                 assert_eq!(proof, &expected, "{residence:?}: call {call}");
             }
             if let Err(JobError::Stage { source: ProveError::UsedUp { cause }, .. }) = &from_input {
-                assert!(matches!(cause, DeviceError::Driver { .. }), "{residence:?}: call {call}: {cause}");
+                let is_refused = |cause: &DeviceError| matches!(cause, DeviceError::Driver { .. });
+                assert!(cause.as_ref().is_none_or(is_refused), "{residence:?}: call {call}: {cause:?}");
                 used_up += 1;
                 restarted += usize::from(from_start.is_ok());
             }
+            let stopped = matches!(from_input, Err(JobError::Stage { source: ProveError::Stopped, .. }));
+            assert!(!stopped, "{residence:?}: call {call}: nobody has stopped it");
             retried += usize::from(from_input.is_ok());
         }
-        // The kernel, and what waits for it; the stage's three allocations before.
-        assert_eq!((used_up, restarted), (2, 2), "{residence:?}");
+        // The kernel, what waits for it, and the wait at the stage's end; the stage's three allocations before.
+        assert_eq!((used_up, restarted), (3, 3), "{residence:?}");
         assert!(retried >= 3, "{residence:?}: {retried}");
     }
 }
