@@ -24,15 +24,43 @@ pub(super) const TOKENS_MAX: u64 = 1 << 20;
 /// assert!((erlang_b(2, 1.0) - 0.2).abs() < 1e-12);
 /// ```
 pub fn erlang_b(servers: u64, load: f64) -> f64 {
-    // By its inverse, 1 + n/load · the one before: each step waits for a product and a sum, not for a division.
     let step = 1.0 / load;
-    1.0 / (1..=servers).fold(1.0, |inverse, n| 1.0 + n as f64 * step * inverse)
+    let (from, mut inverse) = start(servers as f64, load);
+    for n in from + 1..=servers {
+        inverse = 1.0 + n as f64 * step * inverse;
+        if inverse > 1e300 {
+            return 0.0;
+        }
+    }
+    1.0 / inverse
+}
+
+/// Where to begin with the recursion for so many servers, and the inverse of the loss there: 1 + n/load · the one before, so
+/// that each step waits for a product and a sum, not for a division.
+///
+/// Not at 0 where the load is large: at n servers, no more than the load, the inverse is the sum of n!/((n − k)! · loadᵏ), whose
+/// terms fall, and after some ten times √load of them are nothing.
+fn start(servers: f64, load: f64) -> (u64, f64) {
+    const LARGE: f64 = 512.0;
+    if !(load > LARGE && servers > LARGE) {
+        return (0, 1.0);
+    }
+    let from = servers.min(load.floor());
+    let (mut term, mut inverse, mut left) = (1.0, 1.0, from);
+    while term > 1e-17 * inverse && left > 0.0 {
+        term *= left / load;
+        inverse += term;
+        left -= 1.0;
+    }
+    (from as u64, inverse)
 }
 
 /// The number of servers with which [`erlang_b`] falls to `loss`, interpolated between whole numbers.
 fn servers_for(load: f64, loss: f64) -> f64 {
     let (step, enough) = (1.0 / load, 1.0 / loss);
-    let (mut servers, mut inverse) = (0.0, 1.0);
+    // The load that is carried is no more than the servers: with a few less than the load, more than that is lost.
+    let (from, mut inverse) = start((load * (1.0 - loss)).floor().min(TOKENS_MAX as f64), load);
+    let mut servers = from as f64;
     while servers < TOKENS_MAX as f64 {
         let next = 1.0 + (servers + 1.0) * step * inverse;
         if next >= enough {
@@ -144,5 +172,27 @@ mod tests {
         assert!((queue(1, 0.8, 1.0) - 3.2).abs() < 1e-12);
         assert!(queue(8, 0.8, 1.0) < queue(1, 0.8, 1.0));
         assert!(queue(1, 1.0, 1.0).is_finite());
+    }
+
+    #[test]
+    fn large_loads_take_few_steps_and_say_the_same() {
+        let by_recursion =
+            |servers: u64, load: f64| 1.0 / (1..=servers).fold(1.0, |inverse, n| 1.0 + n as f64 / load * inverse);
+        for load in [100.0, 513.7, 2_000.0, 70_000.0, 1_000_000.0] {
+            for part in [0.3, 0.99, 1.0, 1.01, 1.5] {
+                let servers = (load * part) as u64;
+                let (slow, fast) = (by_recursion(servers, load), erlang_b(servers, load));
+                assert!((slow - fast).abs() <= 1e-9 * slow + 1e-290, "{servers} for {load}: {slow} {fast}");
+            }
+            let servers = servers_for(load, LOSS);
+            let (below, above) = (servers.floor() as u64, servers.ceil() as u64);
+            assert!(by_recursion(below, load) >= LOSS && by_recursion(above, load) <= LOSS, "{load}: {servers}");
+            // A hundredth of the load, or what a sum over the root of it takes.
+            let (from, _) = start((load * (1.0 - LOSS)).floor(), load);
+            assert!(load < 1_000.0 || servers - from as f64 <= 0.01 * load + 10.0 * load.sqrt(), "{load}: {from}");
+        }
+        // More than tokens can be is as many as can be.
+        assert_eq!(servers_for(1e9, LOSS), TOKENS_MAX as f64);
+        assert_eq!(erlang_b(u64::MAX, 1e3), 0.0);
     }
 }
