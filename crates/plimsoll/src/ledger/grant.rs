@@ -180,10 +180,12 @@ impl Grant {
     }
 
     /// Declares that the stage waits for something outside of the ledger (a device, a network), so that a report of who
-    /// is in whose way says so. It is over when the value is dropped.
+    /// is in whose way says so. It is over when the value is dropped. Several may overlap: the report names the one that began last
+    /// of those that are not over.
     pub fn external_wait(&self, what: &'static str) -> ExternalWait<'_> {
-        let before = self.inner.set_external(self.id, Some((what, self.inner.now())));
-        ExternalWait { grant: self, before }
+        let since = self.inner.now();
+        self.inner.waits_outside(self.id, what, since);
+        ExternalWait { grant: self, what, since }
     }
 }
 
@@ -192,12 +194,13 @@ impl Grant {
 #[derive(Debug)]
 pub struct ExternalWait<'a> {
     grant: &'a Grant,
-    before: Option<(&'static str, u64)>,
+    what: &'static str,
+    since: u64,
 }
 
 impl Drop for ExternalWait<'_> {
     fn drop(&mut self) {
-        self.grant.inner.set_external(self.grant.id, self.before);
+        self.grant.inner.waited_outside(self.grant.id, self.what, self.since);
     }
 }
 

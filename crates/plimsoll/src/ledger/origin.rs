@@ -6,14 +6,14 @@ use super::snapshot::{Holding, Snapshot};
 use super::state::{Mark, OwnerId};
 
 /// Of one owner.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Origin {
     /// Where in the source it was reserved or submitted.
     place: Option<&'static Location<'static>>,
     /// When it last asked, or was last granted something.
     since: u64,
-    /// What it waits for outside of the ledger, and since when.
-    external: Option<(&'static str, u64)>,
+    /// What it waits for outside of the ledger, and since when: forks of a stage may wait at once, and end in any order.
+    external: Vec<(&'static str, u64)>,
 }
 
 /// Of all owners, by the owner's index. What is left of owners that are gone is overwritten by the next of that index
@@ -27,7 +27,7 @@ pub(super) struct Origins {
 
 impl Origins {
     pub(super) fn asked(&mut self, owner: OwnerId, place: &'static Location<'static>, now: u64) {
-        self.put(owner, Origin { place: Some(place), since: now, external: None });
+        self.put(owner, Origin { place: Some(place), since: now, external: Vec::new() });
     }
 
     fn put(&mut self, owner: OwnerId, origin: Origin) {
@@ -39,7 +39,7 @@ impl Origins {
 
     /// What was kept elsewhere of an owner until now.
     pub(super) fn unfolded(&mut self, owner: OwnerId, Mark { place, since }: Mark) {
-        self.put(owner, Origin { place, since, external: None });
+        self.put(owner, Origin { place, since, external: Vec::new() });
     }
 
     /// Something was granted.
@@ -55,20 +55,26 @@ impl Origins {
         self.by_owner[owner.index()].since = now;
     }
 
-    /// Sets what an owner waits for outside; returns what it was before.
-    pub(super) fn set_external(
-        &mut self,
-        owner: OwnerId,
-        external: Option<(&'static str, u64)>,
-    ) -> Option<(&'static str, u64)> {
-        std::mem::replace(&mut self.by_owner[owner.index()].external, external)
+    /// An owner begins to wait for something outside.
+    pub(super) fn waits_outside(&mut self, owner: OwnerId, what: &'static str, now: u64) {
+        self.by_owner[owner.index()].external.push((what, now));
+    }
+
+    /// That wait is over.
+    pub(super) fn waited_outside(&mut self, owner: OwnerId, what: &'static str, since: u64) {
+        let external = &mut self.by_owner[owner.index()].external;
+        if let Some(at) = external.iter().rposition(|wait| *wait == (what, since)) {
+            external.remove(at);
+        }
     }
 
     /// Adds to a picture of the state what is known here.
     pub(super) fn complete(&self, snapshot: &mut Snapshot, now: u64) {
         for holding in &mut snapshot.holders {
-            let Origin { place, since, external } =
-                self.by_owner.get(holding.owner.index()).copied().unwrap_or_default();
+            let origin = self.by_owner.get(holding.owner.index());
+            let (place, since) = origin.map_or((None, 0), |origin| (origin.place, origin.since));
+            // The one that began last.
+            let external = origin.and_then(|origin| origin.external.last().copied());
             *holding = Holding { reserved_at: place, since, external, ..holding.clone() };
         }
         snapshot.holders.sort_by_key(|holding| (holding.since, holding.owner));

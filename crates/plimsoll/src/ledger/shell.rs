@@ -143,13 +143,14 @@ impl Inner {
         shell.outbox.add(observer);
     }
 
-    /// Sets what an owner waits for outside of the ledger; returns what it was before.
-    pub(super) fn set_external(
-        &self,
-        owner: OwnerId,
-        external: Option<(&'static str, u64)>,
-    ) -> Option<(&'static str, u64)> {
-        sync::lock(&self.shell).books.both().1.set_external(owner, external)
+    /// An owner begins to wait for something outside of the ledger.
+    pub(super) fn waits_outside(&self, owner: OwnerId, what: &'static str, now: u64) {
+        sync::lock(&self.shell).books.both().1.waits_outside(owner, what, now);
+    }
+
+    /// That wait is over.
+    pub(super) fn waited_outside(&self, owner: OwnerId, what: &'static str, since: u64) {
+        sync::lock(&self.shell).books.both().1.waited_outside(owner, what, since);
     }
 
     /// Runs one event, and tells those whose verdict it brought.

@@ -44,3 +44,26 @@ fn a_stall_says_what_a_stage_waits_for_outside_and_its_core_runs_others() {
     ledger.quiesce(Duration::from_secs(10)).expect("quiet");
     assert_eq!(ledger.stall(Duration::ZERO), None);
 }
+
+#[test]
+fn waits_outside_that_overlap_are_over_when_each_of_them_is() {
+    let ledger = ledger(BUFFER_BYTES);
+    let mut job = ledger
+        .submit(crate::JobSpec::new(
+            "job",
+            Profile::new().stage("s", Demand::new().bytes(BUFFER, BUFFER_BYTES), Demand::new()),
+        ))
+        .expect("fits");
+    let grant = job.enter(0).wait().expect("room");
+    let waits_for = || ledger.snapshot().holders[0].external.map(|(what, _)| what);
+    // As two forks of a stage do: neither is within the other.
+    for first_ends_first in [true, false] {
+        let (one, other) = (grant.external_wait("one"), grant.external_wait("other"));
+        assert_eq!(waits_for(), Some("other"));
+        let (first, second, left) = if first_ends_first { (one, other, "other") } else { (other, one, "one") };
+        drop(first);
+        assert_eq!(waits_for(), Some(left));
+        drop(second);
+        assert_eq!(waits_for(), None, "it waits for nothing any more");
+    }
+}
