@@ -78,6 +78,7 @@ pub use set::DeviceSet;
 
 use lanes::{Lanes, Seat};
 
+use crate::contain::contain;
 use crate::ledger::{Grant, Ledger, Reservation};
 use crate::sync::{Arc, thread};
 use crate::{Budget, Bytes, Demand, Slots, Space};
@@ -183,9 +184,9 @@ impl<D: Driver> Device<D> {
             let fill = || {
                 lanes::seated::<D, _>(|seat| cx::fill(seat, paid, calls)).expect("this is a lane, between two stages")
             };
-            promise.keep(match std::panic::catch_unwind(std::panic::AssertUnwindSafe(fill)) {
+            promise.keep(match contain(fill) {
                 Ok(filled) => filled.map_err(StageError::Stage),
-                Err(panic) => Err(StageError::Panicked { message: cx::message_of(&*panic) }),
+                Err(panic) => Err(StageError::Panicked { message: panic.message() }),
             });
         }));
         running

@@ -11,7 +11,7 @@ mod mutant;
 mod budget;
 mod bytes;
 mod class;
-mod contained;
+mod contain;
 mod demand;
 pub mod device;
 pub mod ledger;

@@ -50,7 +50,6 @@ use std::time::Duration;
 
 use crate::ledger::Ledger;
 use crate::pool::Pool;
-use crate::sync::lock;
 use crate::{Budget, Bytes, Profile};
 
 mod builder;
@@ -99,8 +98,9 @@ pub use stats::{Event, StageStats};
 pub use task::{Runtime, Task, TaskCx};
 pub use ticket::Ticket;
 
-use landing::{Handle, Mark};
+use landing::Handle;
 use line::Line;
+use options::Claimed;
 use ticket::Counter;
 use trip::{Delivery, Trip};
 
@@ -257,7 +257,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn certify(&self, budget: &Budget) -> Option<Certificate> {
-        self.line.paced.certify(budget, None)
+        self.line.paced.certify(&self.line.ties, budget, None)
     }
 
     /// The same with the time of each stage, for a pipeline that has not run yet.
@@ -267,7 +267,7 @@ where
     /// If there is not one time for each stage.
     pub fn certify_with_times(&self, budget: &Budget, times: &[Duration]) -> Option<Certificate> {
         assert_eq!(times.len(), self.line.stages.len(), "each stage has a time");
-        self.line.paced.certify(budget, Some(times))
+        self.line.paced.certify(&self.line.ties, budget, Some(times))
     }
 
     /// How often more had piled up behind a stage than the [certificate](Pipeline::certificate) says. Always 0, or the
@@ -288,19 +288,16 @@ where
     }
 
     fn send(&self, options: JobOptions, input: In, delivery: Box<dyn Delivery<E>>) -> Result<Handle<E>, Rejected<In>> {
-        let job = options.name.clone();
-        if let Some(id) = &options.id
-            && let Err(known) = lock(&self.line.ids).begin(id)
-        {
-            return Err(Rejected { job, input, reason: Rejection::Duplicate { id: id.clone(), known } });
+        let (job, id) = (options.name.clone(), options.id.clone());
+        let claimed = match id.map(|id| Claimed::new(&self.line.ids, id)).transpose() {
+            Ok(claimed) => claimed,
+            Err(reason) => return Err(Rejected { job, input, reason }),
+        };
+        let sent = self.send_off(options, input, delivery).map_err(|(input, reason)| Rejected { job, input, reason });
+        if let (Some(claimed), Ok(_)) = (claimed, &sent) {
+            claimed.belongs_to_its_job();
         }
-        let id = options.id.clone();
-        self.send_off(options, input, delivery).map_err(|(input, reason)| {
-            if let Some(id) = id {
-                lock(&self.line.ids).end(&id, false);
-            }
-            Rejected { job, input, reason }
-        })
+        sent
     }
 
     fn send_off(
@@ -312,12 +309,16 @@ where
         if self.line.landing.is_closed() {
             return Err((input, Rejection::Closed));
         }
-        let profile = (self.profile)(&input);
-        if let Err(reason) = builder::same_stages(&profile, &self.line.stages) {
+        let mut profiles = vec![(self.profile)(&input)];
+        profiles.extend(self.alternatives.iter().flat_map(|alternatives| alternatives(&input)));
+        if let Err(reason) = profiles.iter().try_for_each(|profile| builder::same_stages(profile, &self.line.stages)) {
             return Err((input, reason));
         }
-        let mut profiles = vec![profile];
-        profiles.extend(self.alternatives.iter().flat_map(|alternatives| alternatives(&input)));
+        if options.has_alarms()
+            && let Err(refused) = self.line.clock.start()
+        {
+            return Err((input, Rejection::NoClock { reason: refused.to_string() }));
+        }
         let input_bytes = self.input_bytes.as_ref().map_or(Bytes::ZERO, |bytes| bytes(&input));
         if let Some(kept) = self.line.kept {
             profiles.iter_mut().for_each(|profile| *profile = kept.with(profile, input_bytes));
@@ -327,10 +328,10 @@ where
             Ok(job) => job,
             Err(reason) => return Err((input, reason.into())),
         };
-        let _mark = Mark::leave(&*self.line.landing);
+        let _mark = self.line.landing.in_hand();
         let trip = Trip::new(&self.line, job, profiles, class, options, Box::new(input), delivery);
         trip.charge_input(input_bytes);
-        if !self.line.landing.enlist(&trip, &self.line.remote) {
+        if !self.line.landing.enlist(&trip) {
             let input = trip.unpack().downcast::<In>().expect("packed above");
             return Err((*input, Rejection::Closed));
         }
@@ -346,8 +347,10 @@ impl<In, Out, E: Send + 'static> Drop for Pipeline<In, Out, E> {
         landing.cancel_all();
         if !self.line.remote.is_here() && !landing.is_in_hand_here() {
             landing.wait_until_vacant();
+            self.line.clock.stop_and_wait();
+        } else {
+            self.line.clock.stop();
         }
-        self.line.clock.stop();
     }
 }
 

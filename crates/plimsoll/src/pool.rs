@@ -19,6 +19,7 @@ mod fence;
 mod fork;
 #[cfg(feature = "rayon")]
 mod guests;
+mod hand;
 mod idle;
 mod injector;
 mod job;
@@ -39,6 +40,7 @@ pub use guests::with_rayon;
 pub use scope::{Scope, scope};
 
 use end::Crew;
+pub(crate) use hand::InHand;
 pub(crate) use injector::{Run, Task, Turn};
 use job::JobRef;
 pub(crate) use job::JobTag;
@@ -46,7 +48,8 @@ pub(crate) use tenants::Tenant;
 use worker::{Hiring, Shared, Worker};
 
 /// A handle to a set of worker threads. Cloning is cheap; the last handle dropped [drains](Shutdown::Drain) the pool,
-/// and waits for its threads, unless it is one of them that drops it: then they end by themselves.
+/// and waits for its threads, unless one of them drops it, or a thread that has one of its jobs in hand (a device's lane, in the
+/// middle of a stage; any, in a destructor or a waker that a pipeline calls): then they end by themselves.
 #[derive(Clone, Debug)]
 pub struct Pool {
     crew: Arc<Crew>,
@@ -153,6 +156,12 @@ impl Pool {
     #[cfg(all(test, not(plimsoll_loom)))]
     pub(crate) fn has_queued_task(&self) -> bool {
         !self.shared().injector.is_empty()
+    }
+
+    /// As an abort leaves it before its tenants hear of it.
+    #[cfg(all(test, not(plimsoll_loom)))]
+    pub(crate) fn close_the_queue(&self) {
+        drop(self.shared().injector.abort());
     }
 
     fn shared(&self) -> &Arc<Shared> {

@@ -12,12 +12,12 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::buffer::{DeviceBuffer, NotAdopted, Piece, Staged, Yard};
 use super::driver::{Driver, DriverError, DriverLane, Paid};
 use super::error::{DeviceError, StageError};
 use super::lanes::{Lanes, Seat};
+use crate::contain::contain;
 use crate::ledger::{Charged, Grant, Reservation};
 use crate::pipeline::Stop;
 use crate::sync::Arc;
@@ -251,9 +251,9 @@ pub(super) fn fill<D: Driver>(
     let memory = call(lanes, lane, short, |lane| lane.allocate(Paid::new(class, bytes)))?;
     let yard = Yard::open();
     let buffer = DeviceBuffer::new(Charged::new(memory, paid), yard.clone(), lanes.clone());
-    let filled = catch_unwind(AssertUnwindSafe(|| call(lanes, lane, short, |lane| calls(lane, buffer.memory()))));
-    let settled = catch_unwind(AssertUnwindSafe(|| settle(lanes, lane, short))).unwrap_or_else(|panic| {
-        Err(DeviceError::Lost(lanes.give_up(DriverError::Broken { message: message_of(&*panic) })))
+    let filled = contain(|| call(lanes, lane, short, |lane| calls(lane, buffer.memory())));
+    let settled = contain(|| settle(lanes, lane, short)).unwrap_or_else(|panic| {
+        Err(DeviceError::Lost(lanes.give_up(DriverError::Broken { message: panic.message() })))
     });
     let staged = buffer.into_staged();
     drop(yard.close());
@@ -261,7 +261,7 @@ pub(super) fn fill<D: Driver>(
         Ok(filled) => filled.and(settled).map(|()| staged),
         Err(panic) => {
             drop(staged);
-            std::panic::resume_unwind(panic)
+            panic.resume()
         }
     }
 }
@@ -371,16 +371,16 @@ fn run<D: Driver, R, E>(
     // Who was granted no lease gets to see the lane alone.
     let lane = LaneCx { lanes, lane, grant, yard: yard.clone(), stop, out_of_memory: None, brand: PhantomData };
     let mut cx = LeaseCx { lane };
-    let outcome = catch_unwind(AssertUnwindSafe(|| f(&mut cx)));
-    let settled = match catch_unwind(AssertUnwindSafe(|| cx.settle())) {
+    let outcome = contain(|| f(&mut cx));
+    let settled = match contain(|| cx.settle()) {
         Ok(settled) => settled,
-        Err(panic) => Err(DeviceError::Lost(lanes.give_up(DriverError::Broken { message: message_of(&*panic) }))),
+        Err(panic) => Err(DeviceError::Lost(lanes.give_up(DriverError::Broken { message: panic.message() }))),
     };
     let result = match (outcome, settled, cx.lane.out_of_memory) {
         (Ok(Ok(result)), Ok(()), _) => Ok(result),
         // Whatever the stage made of it, this is why.
         (_, Err(error @ DeviceError::Lost(_)), _) => Err(StageError::Device(error)),
-        (Err(panic), _, _) => Err(StageError::Panicked { message: message_of(&*panic) }),
+        (Err(panic), _, _) => Err(StageError::Panicked { message: panic.message() }),
         (Ok(Ok(_)), Err(error), _) => Err(StageError::Device(error)),
         (Ok(Err(source)), _, Some(Short { wanted, free })) => {
             Err(StageError::OutOfMemory { device, wanted, free, source })
@@ -388,9 +388,4 @@ fn run<D: Driver, R, E>(
         (Ok(Err(source)), _, None) => Err(StageError::Stage(source)),
     };
     Ended { result, left: yard.close() }
-}
-
-pub(super) fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("(no text)").to_owned()
 }

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use super::driver::{Driver, DriverError};
 use super::error::{DeviceError, Loss, StartError};
 use crate::Space;
+use crate::contain::contain;
 use crate::ledger::Ledger;
 use crate::pipeline::Errand;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -237,7 +238,7 @@ fn live<D: Driver>(lanes: &Arc<Lanes>, lane: D::Lane) {
     SEAT.with(|place| *place.borrow_mut() = Some(seat));
     while let Some(work) = lanes.next() {
         // What runs here contains its panics: this is for what a destructor does.
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work.run()));
+        drop(contain(|| work.run()));
     }
     // On the thread that opened it.
     let seat = SEAT.with(|place| place.borrow_mut().take());
@@ -260,7 +261,12 @@ pub(super) fn start<D: Driver>(
     let mut outcome = Ok(());
     for lane in 0..count {
         let (lanes, driver, opened) = (lanes.clone(), driver.clone(), opened.clone());
-        let body = move || match driver.open(lane) {
+        let open = move || match mutant!("open-panics-untold") {
+            true => driver.open(lane),
+            false => contain(|| driver.open(lane))
+                .unwrap_or_else(|panic| Err(DriverError::Broken { message: panic.message() })),
+        };
+        let body = move || match open() {
             Ok(open) => {
                 opened.tell(Ok(()));
                 live::<D>(&lanes, open);

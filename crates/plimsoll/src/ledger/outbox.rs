@@ -7,7 +7,7 @@
 use std::sync::Arc as StdArc;
 
 use super::state::Change;
-use crate::contained::contained;
+use crate::contain::contain;
 use crate::observe::{BACKLOG, Event, Observer};
 
 /// Part of what the ledger's lock guards.
@@ -79,7 +79,7 @@ impl Batch {
         for event in &self.events {
             self.observers.retain(|observer| {
                 // The observer is not called again, so what the panic left in it is not seen by us.
-                let ok = contained(|| observer.event(event)).is_some();
+                let ok = contain(|| observer.event(event)).is_ok();
                 if !ok {
                     failed.push(observer.clone());
                 }

@@ -31,7 +31,7 @@ use super::charged::Charged;
 use super::reservation::Reservation;
 use super::shell::Inner;
 use super::snapshot::{Reaping, Snapshot};
-use crate::contained::contained;
+use crate::contain::contain;
 use crate::observe::What;
 use crate::sync::{Arc, thread};
 use crate::{Bytes, Space};
@@ -126,7 +126,7 @@ fn work(inner: &Arc<Inner>, space: Space) {
     let mut panicked = false;
     while let Some(value) = inner.next_to_free(space, panicked) {
         // Nothing of ours is seen by what panics here but the ledger's own lock, which is not held.
-        panicked = contained(|| drop(value)).is_none();
+        panicked = contain(|| drop(value)).is_err();
     }
 }
 

@@ -4,7 +4,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 
-use super::certificate::Certificate;
 use super::certified::Certified;
 use super::cx::StageCx;
 use super::drift::Learning;
@@ -340,8 +339,11 @@ where
         self
     }
 
-    /// Lets a job begin again from its start when the stage just added fails. The input is cloned when the job is submitted,
-    /// and again for each start.
+    /// Lets a job begin again from its start when the stage just added fails; where that one [fans out](Builder::fan_out), also when
+    /// one of its parts does, whose error is then judged by [`failures`](Builder::failures). The input is cloned when the job is
+    /// submitted, and again for each start.
+    ///
+    /// It takes the place of what was said before of that stage's retry: a stage is run again from its input, or from the start.
     ///
     /// # Panics
     ///
@@ -432,14 +434,11 @@ where
                 Kind::Space(space) => ledger.room(space).map(|room| room.0),
                 Kind::Slots(slots) => ledger.slots_limit(slots),
             };
-            let at_most = match pacing {
-                Pacing::Fixed(jobs) => Some(jobs.max(1)),
-                Pacing::Auto | Pacing::Unpaced => None,
-            };
-            Ok::<_, Rejection>((Certificate::within(&ties.with(&profile), limit, at_most), Certified::new(tied)))
+            Ok::<_, Rejection>((paced.certificate(&ties, &profile, limit), Certified::new(tied)))
         };
         let (certificate, certified) = largest.map(certify).transpose()?.unzip();
-        let (remote, clock, landing) = (pool.remote(), Arc::default(), Arc::<Landing<E>>::default());
+        let (remote, clock) = (pool.remote(), Arc::default());
+        let landing = Arc::new(Landing::<E>::new(remote.clone()));
         let tenant: Weak<dyn Tenant> = Arc::downgrade(&(landing.clone() as Arc<dyn Tenant>));
         if !remote.move_in(tenant) {
             landing.close(true);

@@ -62,12 +62,15 @@ pub struct Backlog {
 impl Certificate {
     /// The certificate of jobs with this profile, alone in this budget.
     pub fn new(profile: &Profile, budget: &Budget) -> Self {
-        let limit = |kind| match kind {
+        Self::within(profile, |kind| Self::limit_in(budget, kind), None)
+    }
+
+    pub(super) fn limit_in(budget: &Budget, kind: Kind) -> Option<u64> {
+        match kind {
             _ if budget.unlimited => None,
             Kind::Space(space) => Some(budget.limit(space).map_or(0, |limit| limit.0)),
             Kind::Slots(slots) => Some(budget.slots_of(slots).unwrap_or(0)),
-        };
-        Self::within(profile, limit, None)
+        }
     }
 
     /// The same, with limits from elsewhere (`None` for none) and at most so many jobs under way.

@@ -2,9 +2,11 @@
 //! them.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::contain::contain;
 use crate::sync::{Condvar, Mutex, lock, thread, wait};
 
 /// What happens at a moment.
@@ -18,6 +20,9 @@ pub(super) type AlarmId = (Instant, u64);
 pub(super) struct Clock {
     alarms: Mutex<Alarms>,
     changed: Condvar,
+    /// As if the system had no thread for it.
+    #[cfg(test)]
+    pub(super) refused: std::sync::atomic::AtomicBool,
 }
 
 #[derive(Default)]
@@ -29,29 +34,44 @@ struct Alarms {
 }
 
 impl Clock {
+    /// Starts the thread, if it does not run. Until the clock is stopped every alarm is set then.
+    pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
+        self.tick(&mut lock(&self.alarms))
+    }
+
+    fn tick(self: &Arc<Self>, alarms: &mut Alarms) -> io::Result<()> {
+        #[cfg(test)]
+        if self.refused.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if alarms.thread.is_none() && !alarms.stopped {
+            let clock = self.clone();
+            let thread = thread::Builder::new().name("plimsoll-clock".to_owned());
+            alarms.thread = Some(thread.spawn(move || clock.run())?);
+        }
+        Ok(())
+    }
+
     /// Calls `ring` at that moment or soon after, on the clock's thread; briefly, for other alarms wait. A clock that has
     /// been stopped drops it.
-    pub(super) fn set(self: &Arc<Self>, at: Instant, ring: impl FnOnce() + Send + 'static) -> AlarmId {
+    ///
+    /// # Errors
+    ///
+    /// If the clock has no thread yet, and the system has none for it.
+    pub(super) fn set(self: &Arc<Self>, at: Instant, ring: impl FnOnce() + Send + 'static) -> io::Result<AlarmId> {
         let mut alarms = lock(&self.alarms);
+        self.tick(&mut alarms)?;
         let id = (at, alarms.numbered);
         alarms.numbered += 1;
         if alarms.stopped {
-            return id;
+            return Ok(id);
         }
         let first = alarms.set.first_key_value().is_none_or(|(first, _)| id < *first);
         alarms.set.insert(id, Box::new(ring));
-        if alarms.thread.is_none() {
-            let clock = self.clone();
-            alarms.thread = Some(
-                thread::Builder::new()
-                    .name("plimsoll-clock".to_owned())
-                    .spawn(move || clock.run())
-                    .expect("a thread for alarms"),
-            );
-        } else if first {
+        if first {
             self.changed.notify_one();
         }
-        id
+        Ok(id)
     }
 
     /// Takes an alarm back, unless it has rung.
@@ -61,8 +81,22 @@ impl Clock {
         drop(ring);
     }
 
-    /// Takes all alarms back and ends the thread; waits for it unless called by an alarm.
+    /// Takes all alarms back and ends the thread.
     pub(super) fn stop(&self) {
+        drop(self.take_apart());
+    }
+
+    /// The same, and waits for the thread unless called by an alarm. Not by who has a job in hand: an alarm may wait for that.
+    pub(super) fn stop_and_wait(&self) {
+        if let Some(thread) = self.take_apart()
+            && thread.thread().id() != thread::current().id()
+        {
+            // It contains the panics of alarms: there is nothing in this error.
+            let _ = thread.join();
+        }
+    }
+
+    fn take_apart(&self) -> Option<thread::JoinHandle<()>> {
         let mut alarms = lock(&self.alarms);
         alarms.stopped = true;
         let left = std::mem::take(&mut alarms.set);
@@ -70,12 +104,7 @@ impl Clock {
         drop(alarms);
         self.changed.notify_one();
         drop(left);
-        if let Some(thread) = thread
-            && thread.thread().id() != thread::current().id()
-        {
-            // It contains the panics of alarms: there is nothing in this error.
-            let _ = thread.join();
-        }
+        thread
     }
 
     fn run(&self) {
@@ -87,7 +116,7 @@ impl Clock {
                 let ring = alarms.set.pop_first().map(|(_, ring)| ring);
                 drop(alarms);
                 if let Some(ring) = ring {
-                    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ring));
+                    drop(contain(ring));
                 }
                 alarms = lock(&self.alarms);
             } else {

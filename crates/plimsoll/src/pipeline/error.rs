@@ -161,6 +161,14 @@ pub enum Rejection {
         /// The names in the pipeline.
         pipeline: String,
     },
+    /// The job has a deadline or a time-out, and the system has no thread that would tell when they are there.
+    #[error(
+        "the system has no thread for the job's deadline or time-out ({reason}); submit it again later, or without them"
+    )]
+    NoClock {
+        /// What the system says.
+        reason: String,
+    },
     /// The ledger refused it: it can never fit, or contradicts itself.
     #[error(transparent)]
     Ledger(Box<SubmitError>),

@@ -22,8 +22,9 @@ use super::landing::Handle;
 use super::line::{CloneFn, Line};
 use super::needs::Needs;
 use super::stage::Stage;
-use super::trip::{Delivery, Trip, Value, discard};
+use super::trip::{Delivery, Trip, Value};
 use crate::Profile;
+use crate::contain::discard;
 use crate::sync::{Mutex, lock};
 
 /// In which order the outputs of parts are joined.
@@ -96,12 +97,14 @@ impl<E: Send + 'static> Gather<E> {
         Arc::new(Self { word: Mutex::new(word), parent })
     }
 
+    /// The parts under way.
+    pub(super) fn under_way(&self) -> Vec<Arc<Trip<E>>> {
+        lock(&self.word).under_way.values().cloned().collect()
+    }
+
     /// Cancels all parts that are under way. True if none is left.
     pub(super) fn cancel(&self) -> bool {
-        let under_way: Vec<_> = lock(&self.word).under_way.values().cloned().collect();
-        for part in under_way {
-            part.cancel();
-        }
+        self.under_way().iter().for_each(|part| part.cancel());
         lock(&self.word).out == 0
     }
 

@@ -1,4 +1,8 @@
 //! Many jobs from one source: when there is room for the next, and whose result is next.
+//!
+//! An input is pulled only when the first stage of the job before it has begun. A job that ends without having begun (refused,
+//! cancelled, out of time) stands in the way of the next until its result has been *yielded*. So a source is never pulled on
+//! without anybody seeing what becomes of it, also one without end whose every job is refused.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -15,14 +19,22 @@ use crate::sync::{Condvar, Mutex, lock, wait};
 /// The jobs of one source. Dropping it cancels those that have not ended.
 pub(super) struct Intake<'a, In, Out, E: Send + 'static> {
     pipeline: &'a Pipeline<In, Out, E>,
-    pulled: usize,
+    /// Taken on or refused.
+    sent: usize,
+    /// Yielded without having begun.
+    passed: usize,
     at_most: usize,
     /// The index to yield next, where results come in the order of inputs.
     in_order: Option<usize>,
     board: Arc<Board<Out, E>>,
     /// Pulled and not yielded, by index; `None` once the result is in `results`.
     pending: BTreeMap<usize, Option<Handle<E>>>,
-    results: BTreeMap<usize, Result<Out, JobError<E>>>,
+    results: BTreeMap<usize, Ended<Out, E>>,
+}
+
+struct Ended<Out, E> {
+    began: bool,
+    result: Result<Out, JobError<E>>,
 }
 
 /// Where the jobs leave word.
@@ -32,9 +44,9 @@ struct Board<Out, E> {
 }
 
 struct News<Out, E> {
-    /// Jobs that were sent and whose first stage has not begun: one at most.
-    waiting: usize,
-    ended: Vec<(usize, Result<Out, JobError<E>>)>,
+    /// Jobs whose first stage has begun.
+    begun: usize,
+    ended: Vec<(usize, Ended<Out, E>)>,
     /// The task that waits for news, where no thread does.
     waker: Option<Waker>,
 }
@@ -64,18 +76,14 @@ impl<Out: Send + 'static, E: Send> Delivery<E> for Report<Out, E> {
     fn began(&mut self) {
         // A job that starts again begins more than once.
         if !std::mem::replace(&mut self.began, true) {
-            self.board.change(|news| news.waiting -= 1);
+            self.board.change(|news| news.begun += 1);
         }
     }
 
     fn deliver(self: Box<Self>, result: Result<Value, JobError<E>>) {
         let result = result.map(|value| *value.downcast::<Out>().expect("the builder checked the type"));
-        self.board.change(|news| {
-            if !self.began {
-                news.waiting -= 1;
-            }
-            news.ended.push((self.index, result));
-        });
+        let ended = Ended { began: self.began, result };
+        self.board.change(|news| news.ended.push((self.index, ended)));
     }
 }
 
@@ -86,10 +94,11 @@ where
     E: Send + 'static,
 {
     pub(super) fn new(pipeline: &'a Pipeline<In, Out, E>) -> Self {
-        let news = News { waiting: 0, ended: Vec::new(), waker: None };
+        let news = News { begun: 0, ended: Vec::new(), waker: None };
         Self {
             pipeline,
-            pulled: 0,
+            sent: 0,
+            passed: 0,
             at_most: usize::MAX,
             in_order: None,
             board: Arc::new(Board { news: Mutex::new(news), changed: Condvar::new() }),
@@ -108,7 +117,14 @@ where
 
     /// Whether the next input may be made.
     pub(super) fn has_room(&self) -> bool {
-        self.pending.len() < self.at_most && lock(&self.board.news).waiting == 0
+        self.pending.len() < self.at_most && self.all_have_begun(&lock(&self.board.news))
+    }
+
+    /// Whether each job has begun, apart from those that never will and of which that is known.
+    fn all_have_begun(&self, news: &News<Out, E>) -> bool {
+        let unseen = |ended: &Ended<Out, E>| !ended.began && mutant!("refused-make-room");
+        let unseen = self.results.values().filter(|ended| unseen(ended)).count();
+        self.sent == news.begun + self.passed + unseen
     }
 
     /// Whether nothing is under way, and no result is left.
@@ -117,18 +133,19 @@ where
     }
 
     pub(super) fn send(&mut self, options: JobOptions, input: In) {
-        let index = self.pulled;
-        self.pulled += 1;
-        lock(&self.board.news).waiting += 1;
+        let index = self.sent;
+        let options = if self.in_order.is_some() { options.in_order() } else { options };
         let report = Report { index, began: false, board: self.board.clone(), out: PhantomData };
         match self.pipeline.send(options, input, Box::new(report)) {
             Ok(trip) => drop(self.pending.insert(index, Some(trip))),
             Err(Rejected { job, reason, .. }) => {
-                lock(&self.board.news).waiting -= 1;
                 self.pending.insert(index, None);
-                self.results.insert(index, Err(JobError::Rejected { job, source: reason }));
+                let result = Err(JobError::Rejected { job, source: reason });
+                self.results.insert(index, Ended { began: false, result });
             }
         }
+        // Only now: a panic of the user's in there leaves nothing behind that would be waited for.
+        self.sent += 1;
     }
 
     /// The next result to yield, if it is there.
@@ -142,8 +159,9 @@ where
             Some(next) => next,
             None => *self.results.first_key_value()?.0,
         };
-        let result = self.results.remove(&index)?;
+        let Ended { began, result } = self.results.remove(&index)?;
         self.pending.remove(&index);
+        self.passed += usize::from(!began);
         if let Some(next) = &mut self.in_order {
             *next += 1;
         }
@@ -154,7 +172,7 @@ where
     pub(super) fn wait(&self, wanted: bool) {
         let wanted = wanted && self.pending.len() < self.at_most;
         let mut news = lock(&self.board.news);
-        while news.ended.is_empty() && !(wanted && news.waiting == 0) {
+        while news.ended.is_empty() && !(wanted && self.all_have_begun(&news)) {
             news = wait(&self.board.changed, news, None);
         }
     }
@@ -166,7 +184,7 @@ where
         // Cloned before the lock is taken and dropped after: both may run a user's code.
         let mut waker = Some(waker.clone());
         let mut news = lock(&self.board.news);
-        if !news.ended.is_empty() || (wanted && news.waiting == 0) {
+        if !news.ended.is_empty() || (wanted && self.all_have_begun(&news)) {
             return true;
         }
         std::mem::swap(&mut news.waker, &mut waker);
@@ -175,7 +193,7 @@ where
     }
 
     pub(super) fn fmt(&self, f: &mut std::fmt::DebugStruct<'_, '_>) -> std::fmt::Result {
-        f.field("pulled", &self.pulled).field("pending", &self.pending.len()).finish_non_exhaustive()
+        f.field("sent", &self.sent).field("pending", &self.pending.len()).finish_non_exhaustive()
     }
 }
 

@@ -15,21 +15,21 @@
 //! as those who drive have come back, and does not wait for a queue, a runtime or a user.
 //!
 //! A thread that has a trip in hand and is led by a user's code (a destructor, a waker) to drop the pipeline must not wait: it
-//! would wait for itself. So who goes in leaves a mark with its thread.
+//! would wait for itself. So who goes in leaves a mark with its thread ([`InHand`]).
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use super::trip::Trip;
 use crate::ledger::Steered;
-use crate::pool::{JobTag, Pass, Remote, Tenant};
-use crate::sync::{Condvar, Mutex, lock, thread_local, wait};
+use crate::pool::{InHand, JobTag, Pass, Remote, Tenant};
+use crate::sync::{Condvar, Mutex, lock, wait};
 
 /// The jobs of one pipeline, those of its parts included.
 pub(super) struct Landing<E> {
     list: Mutex<List<E>>,
     vacant: Condvar,
+    remote: Remote,
 }
 
 struct List<E> {
@@ -45,8 +45,8 @@ struct List<E> {
     waiting: usize,
 }
 
-impl<E> Default for Landing<E> {
-    fn default() -> Self {
+impl<E> Landing<E> {
+    pub(super) fn new(remote: Remote) -> Self {
         let list = List {
             under_way: HashMap::new(),
             present: 0,
@@ -55,18 +55,18 @@ impl<E> Default for Landing<E> {
             #[cfg(test)]
             waiting: 0,
         };
-        Self { list: Mutex::new(list), vacant: Condvar::new() }
+        Self { list: Mutex::new(list), vacant: Condvar::new(), remote }
     }
 }
 
 impl<E: Send + 'static> Landing<E> {
     /// Puts a trip on the list, unless the pipeline is closed or its pool shut down.
-    pub(super) fn enlist(&self, trip: &Arc<Trip<E>>, remote: &Remote) -> bool {
+    pub(super) fn enlist(&self, trip: &Arc<Trip<E>>) -> bool {
         let mut list = lock(&self.list);
         if list.closed {
             return false;
         }
-        let Some(pass) = remote.pass() else { return false };
+        let Some(pass) = self.remote.pass() else { return false };
         list.under_way.insert(trip.tag, (trip.clone(), pass));
         true
     }
@@ -91,7 +91,7 @@ impl<E: Send + 'static> Landing<E> {
     }
 
     pub(super) fn cancel_all(&self) {
-        let _mark = Mark::leave(self);
+        let _mark = self.in_hand();
         let under_way: Vec<_> = lock(&self.list).under_way.values().map(|(trip, _)| trip.clone()).collect();
         for trip in under_way {
             trip.cancel();
@@ -100,7 +100,7 @@ impl<E: Send + 'static> Landing<E> {
 
     /// Cancels every job of this name; says how many there were.
     pub(super) fn cancel(&self, name: &str) -> usize {
-        let _mark = Mark::leave(self);
+        let _mark = self.in_hand();
         let named = |list: &List<E>| -> Vec<_> {
             list.under_way.values().filter(|(trip, _)| *trip.name == *name).map(|(trip, _)| trip.clone()).collect()
         };
@@ -131,11 +131,23 @@ impl<E: Send + 'static> Landing<E> {
 
     /// Whether the calling thread has one of its trips in hand.
     pub(super) fn is_in_hand_here(&self) -> bool {
-        IN_HAND.try_with(|marks| marks.borrow().contains(&self.address())).unwrap_or(false)
+        InHand::is_of(self.address())
+    }
+
+    /// Left with the thread while it has a trip in hand. The caller keeps the landing for as long.
+    pub(super) fn in_hand(&self) -> InHand {
+        InHand::leave(&self.remote, self.address())
     }
 
     fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
+    }
+
+    /// The job of this name.
+    #[cfg(all(test, not(plimsoll_loom)))]
+    pub(super) fn named(&self, name: &str) -> Arc<Trip<E>> {
+        let list = lock(&self.list);
+        list.under_way.values().find(|(trip, _)| *trip.name == *name).expect("it is under way").0.clone()
     }
 
     /// How many wait for the last trip to go.
@@ -188,7 +200,7 @@ impl<E: Send + 'static> Handle<E> {
     pub(super) fn with<R>(&self, f: impl FnOnce(&Arc<Trip<E>>) -> R) -> Option<R> {
         let trip = self.0.upgrade()?;
         let landing = trip.landing().clone();
-        let mark = Mark::leave(&*landing);
+        let mark = landing.in_hand();
         let result = f(&trip);
         // The mark last: what the trip lets go, if this is the last reference, is the user's as well.
         drop(trip);
@@ -206,28 +218,5 @@ impl<E> From<Weak<Trip<E>>> for Handle<E> {
 impl<E> Clone for Handle<E> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
-    }
-}
-
-thread_local! {
-    // The landings of which the thread has trips in hand.
-    static IN_HAND: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Left with the thread by who has a trip in hand, while it has.
-pub(super) struct Mark;
-
-impl Mark {
-    /// The caller keeps the landing alive for as long as the mark.
-    pub(super) fn leave<E: Send + 'static>(landing: &Landing<E>) -> Mark {
-        // A thread that is ending has no such list any more, and whatever it still drops waits for nobody else's trips.
-        let _ = IN_HAND.try_with(|marks| marks.borrow_mut().push(landing.address()));
-        Mark
-    }
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        let _ = IN_HAND.try_with(|marks| marks.borrow_mut().pop());
     }
 }

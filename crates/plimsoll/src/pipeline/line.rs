@@ -1,6 +1,5 @@
 //! What all jobs of a pipeline share: its stages, and what is learned and told of them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 // Statistics are part of no protocol: the standard library's atomics also under loom.
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,6 +19,7 @@ use super::stats::{Event, Observer, StageStats};
 use super::ties::Ties;
 use super::trip::Value;
 use crate::Profile;
+use crate::contain::contain;
 use crate::ledger::{Job, JobSpec, Ledger, SubmitError};
 use crate::pool::Remote;
 use crate::sync::Mutex;
@@ -102,7 +102,7 @@ impl<E: Send + 'static> Line<E> {
             let mut spec = JobSpec::new("", tie(first)).priority(options.priority);
             spec.name = options.name.clone();
             spec.alternatives = others.iter().map(tie).collect();
-            spec.restarts = self.kept.is_some();
+            spec.restarts = self.keeps_its_place(options);
             if let Some(parent) = parent {
                 spec = spec.part_of(parent);
             }
@@ -111,6 +111,13 @@ impl<E: Send + 'static> Line<E> {
         };
         let corrected = self.drifts.correct(profiles).and_then(|corrected| submit(&corrected).ok());
         corrected.map_or_else(|| submit(profiles), Ok)
+    }
+
+    /// Whether a job that begins again from its start stays in flight with all that it was promised: where its input is charged, or
+    /// where those behind it may hold what it needs, and wait for its result.
+    pub(super) fn keeps_its_place(&self, options: &JobOptions) -> bool {
+        let waited_for = options.in_order && !mutant!("waited-for-loses-its-place");
+        self.kept.is_some() || (waited_for && self.last_start().is_some())
     }
 
     /// The last stage that may send its job back to the start.
@@ -162,7 +169,7 @@ impl<E: Send + 'static> Line<E> {
     /// Tells the observer, if there is one; its panics are its own.
     pub(super) fn tell(&self, event: impl FnOnce() -> Event) {
         if let Some(observer) = &self.observer {
-            let _ = catch_unwind(AssertUnwindSafe(|| observer(&event())));
+            drop(contain(|| observer(&event())));
         }
     }
 

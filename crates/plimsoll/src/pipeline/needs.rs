@@ -5,12 +5,11 @@
 //! failed, they are told; dropped with a pool that has ended, it falls to a job of another one.
 
 use std::fmt::Display;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Builder;
 use super::stage::{Place, Stage};
-use super::trip::message_of;
+use crate::contain::contain;
 use crate::device::{Device, Driver, DriverError, StageError, Staged};
 use crate::ledger::{AnyLoad, Load, Need, Residency};
 use crate::{JobSpec, Profile};
@@ -44,11 +43,11 @@ impl Needs {
         let need = Need::from(&residency);
         let run = move |any: AnyLoad| {
             let mut slot = any.of(&residency)?;
-            match catch_unwind(AssertUnwindSafe(|| load(&mut slot))) {
+            match contain(|| load(&mut slot)) {
                 // A value that nobody wants any more is dropped here.
                 Ok(Ok(value)) => drop(slot.fill(value)),
                 Ok(Err(error)) => slot.fail(error),
-                Err(panic) => slot.fail(format_args!("panicked: {}", message_of(&*panic))),
+                Err(panic) => slot.fail(format_args!("panicked: {}", panic.message())),
             }
             Ok(())
         };

@@ -4,6 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::error::Rejection;
+use crate::sync::{Mutex, lock};
+
 /// What a job that nears its deadline is raised by: it goes before every job that does not.
 pub const URGENT: i32 = 1 << 20;
 
@@ -26,12 +29,13 @@ pub struct JobOptions {
     pub(super) deadline: Option<Instant>,
     pub(super) timeout: Option<Duration>,
     pub(super) id: Option<Arc<str>>,
+    pub(super) in_order: bool,
 }
 
 impl JobOptions {
     /// A job of this name, of ordinary priority, that may take as long as it takes.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self { name: name.into(), priority: 0, deadline: None, timeout: None, id: None }
+        Self { name: name.into(), priority: 0, deadline: None, timeout: None, id: None, in_order: false }
     }
 
     /// Sets the priority: higher goes first, for memory and for workers; 0 otherwise.
@@ -70,6 +74,18 @@ impl JobOptions {
     }
 }
 
+impl JobOptions {
+    /// The results of others wait for this job's: if it begins again from its start it keeps its place, and what it was promised.
+    pub(super) fn in_order(mut self) -> Self {
+        self.in_order = true;
+        self
+    }
+
+    pub(super) fn has_alarms(&self) -> bool {
+        self.deadline.is_some() || self.timeout.is_some()
+    }
+}
+
 impl From<&str> for JobOptions {
     fn from(name: &str) -> Self {
         Self::new(name)
@@ -95,6 +111,35 @@ pub(super) struct Ids {
     /// Oldest first.
     succeeded: VecDeque<Arc<str>>,
     remember: usize,
+}
+
+/// An identity that was taken for a job which is not under way yet: it goes back where there is no job in the end.
+pub(super) struct Claimed<'a> {
+    ids: &'a Mutex<Ids>,
+    /// `None` once a job has it.
+    id: Option<Arc<str>>,
+}
+
+impl<'a> Claimed<'a> {
+    pub(super) fn new(ids: &'a Mutex<Ids>, id: Arc<str>) -> Result<Self, Rejection> {
+        match lock(ids).begin(&id) {
+            Ok(()) => Ok(Self { ids, id: Some(id) }),
+            Err(known) => Err(Rejection::Duplicate { id, known }),
+        }
+    }
+
+    /// From here on the job gives it back.
+    pub(super) fn belongs_to_its_job(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take().filter(|_| !mutant!("panicked-submit-keeps-its-id")) {
+            lock(self.ids).end(&id, false);
+        }
+    }
 }
 
 /// What is known of an identity.

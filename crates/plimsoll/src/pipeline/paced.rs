@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use super::certificate::Certificate;
 use super::pacing::{Berth, Layout, Pace, Pacer, Pacing, Rope, WorkClass};
 use super::stage::{Place, Stage};
+use super::ties::Ties;
+use crate::ledger::state::Kind;
 use crate::sync::{Mutex, lock};
 use crate::{Budget, Ledger, Profile, Resource, Slots, Space};
 
@@ -62,10 +64,7 @@ struct State {
 
 impl Paced {
     pub(super) fn new<E>(pacing: Pacing, threads: usize, stages: &[Stage<E>]) -> Self {
-        let of = |stage: &Stage<E>| {
-            let on_pool = matches!(stage.place, Place::Worker(_));
-            Berth { stage: stage.name, on_pool, at_most: stage.at_most }
-        };
+        let of = |stage: &Stage<E>| Berth { stage: stage.name, on_pool: runs_on_pool(stage), at_most: stage.at_most };
         Self {
             pacing,
             threads: threads as u64,
@@ -77,11 +76,14 @@ impl Paced {
 
     /// Which class of work a job is that is served by one of these profiles. Ties the ropes if it is the first.
     pub(super) fn classify(&self, ledger: &Ledger, profiles: &[Profile]) -> Option<WorkClass> {
+        let profile = &profiles[0];
+        let mut state = lock(&self.state);
+        if state.profile.is_none() {
+            state.profile = Some(profile.clone());
+        }
         if self.pacing == Pacing::Unpaced {
             return None;
         }
-        let profile = &profiles[0];
-        let mut state = lock(&self.state);
         if state.pacer.is_none() {
             let pacer =
                 Pacer::new(self.pacing, self.layout(|slots| ledger.slots_limit(slots), profiles), Rope::of(profile));
@@ -90,7 +92,6 @@ impl Paced {
             }
             state.told = pacer.tokens().to_vec();
             state.pacer = Some(pacer);
-            state.profile = Some(profile.clone());
             state.alternatives = profiles.len();
         }
         if profiles.len() > state.alternatives {
@@ -178,33 +179,63 @@ impl Paced {
     }
 
     /// The certificate of the first job, or the largest where that was declared, in another budget.
-    pub(super) fn certify(&self, budget: &Budget, times: Option<&[Duration]>) -> Option<Certificate> {
+    pub(super) fn certify(&self, ties: &Ties, budget: &Budget, times: Option<&[Duration]>) -> Option<Certificate> {
         let (profile, pacer) = {
             let state = lock(&self.state);
-            (state.profile.clone()?, state.pacer.clone()?)
+            (state.profile.clone()?, state.pacer.clone())
         };
-        let mut certificate = Certificate::new(&profile, budget);
+        let own = ties.limits(Budget::new());
+        let limit = |kind| match kind {
+            Kind::Slots(slots) if own.slots_of(slots).is_some() => own.slots_of(slots),
+            _ => Certificate::limit_in(budget, kind),
+        };
+        let mut certificate = self.certificate(ties, &profile, limit);
+        if !certificate.makes_progress() {
+            return Some(certificate);
+        }
         let pacer = match times {
-            None => pacer.without_limits(),
+            None => pacer.map(Pacer::without_limits),
             Some(times) => {
                 let layout = self.layout(|slots| budget.slots_of(slots), std::slice::from_ref(&profile));
                 let nanos: Vec<_> =
                     times.iter().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)).collect();
-                Pacer::new(Pacing::Auto, layout, Rope::of(&profile)).with_times(&profile, &nanos)
+                Some(Pacer::new(Pacing::Auto, layout, Rope::of(&profile)).with_times(&profile, &nanos))
             }
         };
         let limits = spaces(&profile).filter_map(|space| Some((space, budget.limit(space)?)));
-        let pacer = limits.fold(pacer, |mut pacer, (space, limit)| {
-            pacer.set_limit(space, limit);
-            pacer
+        certificate.work = pacer.and_then(|mut pacer| {
+            limits.for_each(|(space, limit)| pacer.set_limit(space, limit));
+            pacer.forecast()
         });
-        certificate.work = if certificate.makes_progress() { pacer.forecast() } else { None };
         Some(certificate)
+    }
+
+    /// What limits mean for jobs of this profile in this pipeline.
+    pub(super) fn certificate(
+        &self,
+        ties: &Ties,
+        profile: &Profile,
+        limit: impl Fn(Kind) -> Option<u64>,
+    ) -> Certificate {
+        let at_most = match self.pacing {
+            Pacing::Fixed(jobs) => Some(jobs.max(1)),
+            Pacing::Auto | Pacing::Unpaced => None,
+        };
+        Certificate::within(&ties.with(profile), limit, at_most)
     }
 
     /// Which station serves which stage.
     pub(super) fn layout(&self, limit: impl Fn(Slots) -> Option<u64>, profiles: &[Profile]) -> Layout {
         Layout::of(&self.stages, self.threads, limit, profiles)
+    }
+}
+
+/// Whether the pool's threads are all that serves a stage. Parts that run on them are served by as many as their job would be.
+fn runs_on_pool<E>(stage: &Stage<E>) -> bool {
+    match &stage.place {
+        Place::Worker(_) => true,
+        Place::Parts(fan) => fan.stages.iter().all(runs_on_pool),
+        Place::Carried(..) | Place::Either(..) | Place::Task(..) => false,
     }
 }
 

@@ -249,7 +249,7 @@ impl Pacer {
         self.times.add(class.0, stage, ran as f64, waited as f64);
         self.started += u64::from(stage == 0);
         let before = self.tokens.clone();
-        if !self.times.is_complete() {
+        if self.is_without_servers() || !self.times.is_complete() {
             self.warm_up();
         } else if stage + 1 == self.layout.stages.len() || self.pace.drum.is_none() {
             self.tune();
@@ -257,9 +257,18 @@ impl Pacer {
         self.tokens != before
     }
 
+    /// Nothing serves these jobs that could be busy: no station can be the drum, and only memory says how many may be under way.
+    fn is_without_servers(&self) -> bool {
+        let unlimited = |site: &Site| self.layout.servers(site.station).is_none();
+        self.layout.stages.iter().all(unlimited) && !mutant!("paced-without-a-drum")
+    }
+
     /// Nothing is known of some stage yet: a few jobs are let in, and one more for each that comes out of the first stage,
     /// up to as many as can be served at once.
     fn warm_up(&mut self) {
+        if self.is_without_servers() {
+            return self.tokens.fill(TOKENS_MAX);
+        }
         let servers = |station: usize| self.layout.servers(station);
         let used = || self.layout.stages.iter().map(|site| site.station);
         let first = servers(self.layout.stages[0].station);

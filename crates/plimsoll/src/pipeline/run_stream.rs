@@ -35,7 +35,9 @@ where
     }
 
     /// Yields the results in the order of their inputs, not as jobs end. A result that waits for an earlier one keeps
-    /// the bytes that travel with it; [`at_most`](RunStream::at_most) bounds how many do.
+    /// the bytes that travel with it; [`at_most`](RunStream::at_most) bounds how many do. A job that may begin again [from its
+    /// start](super::Builder::from_start) is promised all that it needs until it ends, since those behind it may hold what it would
+    /// need anew.
     pub fn in_order(mut self) -> Self {
         self.intake.in_order();
         self

@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use super::cx::Stop;
 use super::landing::Handle;
 use super::trip::Value;
+use crate::contain::contain;
 use crate::ledger::{Charged, Grant, TakeError, VecError};
 use crate::sync::{Mutex, lock};
 use crate::{Bytes, Class, Reservation};
@@ -55,7 +56,7 @@ impl Runtime {
 
     pub(super) fn spawn(&self, task: Task) {
         // If it panics the task is dropped, and the job knows.
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.spawn)(task)));
+        drop(contain(|| (self.spawn)(task)));
     }
 
     pub(super) fn is(&self, other: &Runtime) -> bool {
@@ -157,13 +158,15 @@ impl Drop for GrantOfTask {
 pub(super) struct Voyage<E: Send + 'static> {
     /// `None` when there is nothing more to do.
     trip: Option<Handle<E>>,
+    /// Of the trip's luggage, when this was sent for it.
+    edition: Option<u64>,
     /// The trip's future is polled by this voyage.
     aboard: bool,
 }
 
 impl<E: Send + 'static> Voyage<E> {
-    pub(super) fn start(trip: Handle<E>, runtime: &Runtime) {
-        runtime.spawn(Box::pin(Voyage { trip: Some(trip), aboard: false }));
+    pub(super) fn start(trip: Handle<E>, edition: Option<u64>, runtime: &Runtime) {
+        runtime.spawn(Box::pin(Voyage { trip: Some(trip), edition, aboard: false }));
     }
 }
 
@@ -171,7 +174,7 @@ impl<E: Send + 'static> Future for Voyage<E> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Self { trip, aboard } = &mut *self;
+        let Self { trip, aboard, .. } = &mut *self;
         let Some(under_way) = &*trip else { return Poll::Ready(()) };
         let poll = under_way.with(|trip| trip.sail(cx, aboard)).unwrap_or(Poll::Ready(()));
         if poll.is_ready() {
@@ -184,7 +187,10 @@ impl<E: Send + 'static> Future for Voyage<E> {
 impl<E: Send + 'static> Drop for Voyage<E> {
     fn drop(&mut self) {
         if let Some(trip) = self.trip.take() {
-            trip.with(|trip| trip.forsaken());
+            trip.with(|trip| match self.aboard {
+                true => trip.stranded(),
+                false => trip.forsaken(self.edition),
+            });
         }
     }
 }

@@ -13,13 +13,17 @@ mod again;
 mod certificate;
 mod drift;
 mod fan;
+mod intake;
 mod kinds;
 mod landing;
 mod needs;
 mod outliving;
 mod outside;
 mod pacing;
+mod panics;
 mod submission;
+mod urgency;
+mod word;
 
 const BUFFER: Class = Class::new("buffer", Space::HOST);
 const SCRATCH: Class = Class::new("scratch", Space::HOST);

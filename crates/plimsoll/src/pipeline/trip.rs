@@ -22,7 +22,6 @@
 //! 6. No lock is held while a stage, a destructor, a waker or an observer runs.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 // Statistics are part of no protocol: the standard library's atomics also under loom.
 use std::sync::atomic::AtomicU64;
@@ -39,6 +38,7 @@ use super::retry::{Spare, Tries};
 use super::stage::{Carrier, Errand, Place, Work};
 use super::stats::Event;
 use super::task::{Runtime, Voyage};
+use crate::contain::{contain, discard};
 use crate::ledger::{EnterError, Grant, Job};
 use crate::observe::What;
 use crate::pool::{JobTag, Run, Task, Turn};
@@ -55,7 +55,6 @@ mod urgency;
 
 use parts::Spreading;
 use run::Sailing;
-pub(super) use run::message_of;
 use span::StageSpan;
 use urgency::Urgency;
 
@@ -119,6 +118,10 @@ struct Papers {
     starts: Tries,
     /// How often it was admitted to a device that was lost before the first stage began.
     turned_away: usize,
+    /// How often the luggage was put down: who was sent for it then, and is dropped, has word of this edition only.
+    edition: u64,
+    /// The edition for which somebody was sent last.
+    sent: u64,
     /// Of the run of the stage that is under way.
     span: StageSpan,
 }
@@ -170,8 +173,17 @@ impl<E: Send + 'static> Trip<E> {
     ) -> Arc<Self> {
         let spare = line.clone_input.map(|clone| Spare { value: clone(&value), bytes: Bytes::ZERO, paid: None });
         let (tries, starts) = Default::default();
-        let papers =
-            Papers { job, stage: 0, since: Instant::now(), tries, starts, turned_away: 0, span: StageSpan::none() };
+        let papers = Papers {
+            job,
+            stage: 0,
+            since: Instant::now(),
+            tries,
+            starts,
+            turned_away: 0,
+            edition: 0,
+            sent: 0,
+            span: StageSpan::none(),
+        };
         Arc::new_cyclic(|this: &Weak<Self>| Self {
             name: options.name.clone(),
             tag: JobTag::fresh(),
@@ -250,7 +262,8 @@ impl<E: Send + 'static> Trip<E> {
     }
 
     /// Puts the luggage down, or gives it back if there is a reason to go on: a wake-up or a cancellation meanwhile.
-    fn put_back(&self, luggage: Box<Luggage<E>>) -> Option<Box<Luggage<E>>> {
+    fn put_back(&self, mut luggage: Box<Luggage<E>>) -> Option<Box<Luggage<E>>> {
+        luggage.papers.edition += 1;
         let mut state = lock(&self.state);
         let again = matches!(*state, State::Driven { again: true });
         if (again || self.stop.is_set()) && !mutant!("parked-without-recheck") {
@@ -374,11 +387,15 @@ impl<E: Send + 'static> Trip<E> {
         self.line.left[self.stage.load(Ordering::Relaxed)]
     }
 
-    /// The device of which the stage that waits to be run was granted a lane.
-    fn lane(&self) -> Option<u16> {
-        match &*lock(&self.state) {
-            State::Between(luggage) => luggage.cargo.grant().and_then(Grant::lane),
-            _ => None,
+    /// Notes that somebody is sent for the luggage, if it lies between two stages. The edition that it is, and the device of which
+    /// the next stage was granted a lane.
+    fn sending(&self) -> (Option<u64>, Option<u16>) {
+        match &mut *lock(&self.state) {
+            State::Between(luggage) => {
+                luggage.papers.sent = luggage.papers.edition;
+                (Some(luggage.papers.edition), luggage.cargo.grant().and_then(Grant::lane))
+            }
+            _ => (None, None),
         }
     }
 
@@ -388,13 +405,13 @@ impl<E: Send + 'static> Trip<E> {
         let stages_left = self.stages_left();
         // Relaxed: after a wake-up this may be the stage before; then the trip is sent on once more from there.
         let stage = self.stage.load(Ordering::Relaxed);
-        let lane = match &self.line.stages[stage].place {
-            Place::Carried(..) | Place::Either(..) => self.lane(),
-            _ => None,
+        let (edition, lane) = match &self.line.stages[stage].place {
+            Place::Carried(..) | Place::Either(..) | Place::Task(..) => self.sending(),
+            _ => (None, None),
         };
         match &self.line.stages[stage].place {
-            Place::Carried(carrier, _) => self.ride(carrier, lane),
-            Place::Either(carrier, ..) if lane.is_some() => self.ride(carrier, lane),
+            Place::Carried(carrier, _) => self.ride(carrier, edition, lane),
+            Place::Either(carrier, ..) if lane.is_some() => self.ride(carrier, edition, lane),
             place @ (Place::Worker(_) | Place::Parts(_) | Place::Either(..)) => {
                 let run = Run::Stage(Box::new(move || _ = trip.with(|trip| trip.driven_by(Driver::Worker))));
                 let first = stage == 0 && self.line.is_outermost() && !matches!(place, Place::Parts(_));
@@ -410,16 +427,16 @@ impl<E: Send + 'static> Trip<E> {
                     self.cancel();
                 }
             }
-            Place::Task(runtime, _) => Voyage::start(trip, runtime),
+            Place::Task(runtime, _) => Voyage::start(trip, edition, runtime),
         }
     }
 
     /// Gives the trip to a carrier.
-    fn ride(self: &Arc<Self>, carrier: &Arc<dyn Carrier>, lane: Option<u16>) {
-        let ride = Ride { trip: self.handle(), carrier: Arc::downgrade(carrier) };
+    fn ride(self: &Arc<Self>, carrier: &Arc<dyn Carrier>, edition: Option<u64>, lane: Option<u16>) {
+        let ride = Ride { trip: self.handle(), edition, carrier: Arc::downgrade(carrier) };
         let errand = Errand::new(self.name.clone(), self.stages_left(), lane, Box::new(ride));
         // If it panics the errand is dropped, and the job knows.
-        let _ = catch_unwind(AssertUnwindSafe(|| carrier.carry(errand)));
+        let _ = contain(|| carrier.carry(errand));
     }
 
     fn driven_by(self: &Arc<Self>, driver: Driver<'_, '_>) {
@@ -449,13 +466,31 @@ impl<E: Send + 'static> Trip<E> {
         if *aboard { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// What was to drive the trip has been dropped.
-    pub(super) fn forsaken(&self) {
-        // Relaxed: a late word from a place that the job has left is no reason to end it.
-        let place = &self.line.stages[self.stage.load(Ordering::Relaxed)].place;
-        if matches!(place, Place::Carried(..) | Place::Either(..) | Place::Task(..)) {
-            self.stop(Reason::Forsaken);
+    /// Who was sent to drive the trip, when its luggage was put down for that time, has been dropped. If it lies there untouched,
+    /// nobody else will come. Otherwise somebody has, and word that comes late is no reason to end the job, but one to look once
+    /// more, as whoever was dropped would have, unless another was sent since.
+    pub(super) fn forsaken(self: &Arc<Self>, edition: Option<u64>) {
+        let another_comes = match &*lock(&self.state) {
+            State::Between(luggage) => {
+                let Papers { edition: current, sent, .. } = luggage.papers;
+                edition != Some(current) && sent == current
+            }
+            State::Driven { .. } | State::Ended => false,
+        };
+        if another_comes && !mutant!("late-word-ends-a-job") {
+            return;
         }
+        let Some(luggage) = self.take() else { return };
+        if edition == Some(luggage.papers.edition) || mutant!("late-word-ends-a-job") {
+            self.stop.set(Reason::Forsaken);
+            return self.come_to_an_end(luggage);
+        }
+        self.drive(luggage, Driver::Passer);
+    }
+
+    /// The voyage has been dropped that alone would poll the future in the luggage.
+    pub(super) fn stranded(&self) {
+        self.stop(Reason::Forsaken);
     }
 
     /// Ends a job that is to stop, once its parts have ended.
@@ -561,6 +596,7 @@ impl<E: Send + 'static> Wake for Bell<E> {
 /// A trip on its way to a carrier's thread. It keeps neither alive: an errand may lie about for long after its job has ended.
 struct Ride<E: Send + 'static> {
     trip: Handle<E>,
+    edition: Option<u64>,
     carrier: Weak<dyn Carrier>,
 }
 
@@ -574,11 +610,6 @@ impl<E: Send + 'static> Work for Ride<E> {
     }
 
     fn forsake(self: Box<Self>) {
-        self.trip.with(|trip| trip.forsaken());
+        self.trip.with(|trip| trip.forsaken(self.edition));
     }
-}
-
-/// Drops what a job carries. A destructor that panics must not keep the job from ending.
-pub(super) fn discard<T>(luggage: T) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(luggage)));
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use super::Pool;
 use super::worker::{Shared, Worker};
+use super::{Pool, block_on_external};
 use crate::sync::{Mutex, lock, thread};
 
 /// How a pool is [shut down](Pool::shutdown).
@@ -42,8 +42,8 @@ impl Pool {
     ///
     /// A job that waits for memory is under way: a pool drains only as fast as others give theirs back.
     ///
-    /// On a worker of this pool it does not block: the end comes after what that worker runs. A worker of another pool
-    /// lends its core meanwhile.
+    /// On a worker of this pool it does not block, nor on a thread that has one of its jobs in hand (a device's lane, in the
+    /// middle of a stage): the end comes after what that thread runs. A worker of another pool lends its core meanwhile.
     pub fn shutdown(&self, how: Shutdown) {
         let shared = self.shared();
         match how {
@@ -54,11 +54,9 @@ impl Pool {
             shared.injector.wait_until_vacant();
             self.crew.join();
         };
-        Worker::with_current(|worker| match worker {
-            Some(worker) if worker.is_of(shared) => {}
-            Some(worker) => worker.lend_core(wait),
-            None => wait(),
-        });
+        if !shared.waits_for_us() {
+            block_on_external(wait);
+        }
     }
 
     /// Whether the pool takes new jobs.
@@ -109,8 +107,8 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         self.shared.drain();
-        // A worker's own job is under way, and the others wait for its end: so would this. They all end by themselves.
-        if !Worker::with_current(|worker| worker.is_some_and(|worker| worker.is_of(&self.shared))) {
+        // The job in hand is under way, and the workers wait for its end: so would this. They all end by themselves.
+        if !self.shared.waits_for_us() {
             self.join();
         }
     }

@@ -7,7 +7,7 @@
 //! 1. **A `JobRef` is run at most once.** It is neither `Clone` nor `Copy`, and `execute` consumes it.
 //! 2. **The frame outlives the run.** `join` and `run_scope` leave their frame, also by unwinding, only after each
 //!    `JobRef` that they gave out was run to its end or taken back. Between giving one out and that moment nothing may
-//!    unwind past them: closures run under `catch_unwind`, and a guard aborts the process if anything else panics.
+//!    unwind past them: closures run under [`contain`], and a guard aborts the process if anything else panics.
 //! 3. **The last access is the latch.** Whoever runs a job stores its result, then sets the latch (Release) and touches
 //!    neither job nor scope again; what it still needs (the index of the worker to wake) it read before. The waiter
 //!    reads the latch (Acquire) before it touches the result or leaves the frame. Pointers, not references, lead to the
@@ -20,20 +20,16 @@
 //! Leaking a `JobRef` breaks none of this: it is never run, and the frame waits for ever.
 #![expect(unsafe_code, reason = "closures that borrow from a stack frame run on other threads; see the proof above")]
 
-use std::any::Any;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::thread;
 
 use super::worker::Worker;
+use crate::contain::{Panic, contain};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, lock, wait};
-
-type Payload = Box<dyn Any + Send>;
 
 /// The job on whose behalf a task or fork runs. Never zero, never `u64::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,7 +132,7 @@ impl Owner for Helper {
 enum State<F, R> {
     Ready(F),
     Running,
-    Done(thread::Result<R>),
+    Done(Result<R, Panic>),
 }
 
 impl<F, R, O> StackJob<F, R, O>
@@ -182,7 +178,7 @@ where
             let state = unsafe { (*this).state.get() };
             // SAFETY: as above; the exclusive borrow ends with the statement.
             let State::Ready(func) = mem::replace(unsafe { &mut *state }, State::Running) else { unreachable!() };
-            let result = catch_unwind(AssertUnwindSafe(func));
+            let result = contain(func);
             // SAFETY: as above. Overwrites `Running`, which has nothing to drop.
             unsafe { *state = State::Done(result) };
         }
@@ -205,7 +201,7 @@ where
     let abort = AbortOnUnwind;
     // SAFETY: `job` stays in this frame until it is done or back, below, and `abort` keeps the frame until then.
     on.fork(unsafe { job.lend() });
-    let result_a = catch_unwind(AssertUnwindSafe(a));
+    let result_a = contain(a);
     loop {
         match on.pop() {
             Some(popped) if job.owns(&popped) => {
@@ -214,7 +210,7 @@ where
                 let State::Ready(b) = job.state.into_inner() else { unreachable!() };
                 return match result_a {
                     Ok(result_a) => (result_a, b()),
-                    Err(panic) => resume_unwind(panic),
+                    Err(panic) => panic.resume(),
                 };
             }
             // A spawn of an enclosing scope, made by `a`: of the same job, and newer than `b`.
@@ -227,7 +223,7 @@ where
     let State::Done(result_b) = job.state.into_inner() else { unreachable!() };
     match (result_a, result_b) {
         (Ok(result_a), Ok(result_b)) => (result_a, result_b),
-        (Err(panic), _) | (_, Err(panic)) => resume_unwind(panic),
+        (Err(panic), _) | (_, Err(panic)) => panic.resume(),
     }
 }
 
@@ -235,7 +231,7 @@ where
 pub struct Scope<'scope, 'env: 'scope> {
     // Spawned closures that have not ended, and one for the body.
     pending: AtomicUsize,
-    panic: Mutex<Option<Payload>>,
+    panic: Mutex<Option<Panic>>,
     home: Option<Home>,
     // Invariant in both lifetimes, like `std::thread::Scope`.
     scope: PhantomData<&'scope mut &'scope ()>,
@@ -262,8 +258,8 @@ impl<'scope> Scope<'scope, '_> {
         Worker::with_current(|worker| match (worker, self.home) {
             (Some(on), Some(home)) if on.pool_id() == home.pool && on.job() == home.job => self.push(on, home, body),
             _ => {
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
-                    lock(&self.panic).get_or_insert(panic);
+                if let Err(panic) = contain(body) {
+                    keep_first(&self.panic, panic);
                 }
             }
         });
@@ -293,12 +289,23 @@ impl std::fmt::Debug for Scope<'_, '_> {
     }
 }
 
+/// The first panic of a scope is raised again at its end. What the others were thrown with is dropped outside of the lock.
+fn keep_first(kept: &Mutex<Option<Panic>>, panic: Panic) {
+    let mut kept = lock(kept);
+    let superfluous = match &*kept {
+        Some(_) => Some(panic),
+        None => kept.replace(panic),
+    };
+    drop(kept);
+    drop(superfluous);
+}
+
 /// A boxed closure together with the counters of the scope that waits for it.
 #[repr(C)] // the header first
 struct SpawnedJob<F> {
     header: Header,
     pending: *const AtomicUsize,
-    panic: *const Mutex<Option<Payload>>,
+    panic: *const Mutex<Option<Panic>>,
     owner: usize,
     body: F,
 }
@@ -311,9 +318,9 @@ impl<F: FnOnce() + Send> SpawnedJob<F> {
         let on = on.expect("a fork is run, never given back");
         // SAFETY: made by `Box::leak` of this type, and taken back once (1).
         let Self { pending, panic, owner, body, .. } = *unsafe { Box::from_raw(this.cast::<Self>().as_ptr()) };
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
+        if let Err(payload) = contain(body) {
             // SAFETY: the scope waits for our count (2).
-            unsafe { lock(&*panic).get_or_insert(payload) };
+            keep_first(unsafe { &*panic }, payload);
         }
         // SAFETY: the last access (3). Release: partner of the Acquire in `run_scope`; a later decrement continues the
         // release sequence of an earlier one.
@@ -333,7 +340,7 @@ where
     let scope =
         Scope { pending: AtomicUsize::new(1), panic: Mutex::new(None), home, scope: PhantomData, env: PhantomData };
     let abort = AbortOnUnwind;
-    let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
+    let result = contain(|| body(&scope));
     scope.pending.fetch_sub(1, Ordering::Relaxed);
     if let Some(on) = on {
         // Acquire: partner of the Release in `SpawnedJob::execute`.
@@ -343,7 +350,7 @@ where
     let panic = lock(&scope.panic).take();
     match (result, panic) {
         (Ok(result), None) => result,
-        (Err(panic), _) | (_, Some(panic)) => resume_unwind(panic),
+        (Err(panic), _) | (_, Some(panic)) => panic.resume(),
     }
 }
 
@@ -377,7 +384,7 @@ where
     mem::forget(abort);
     match job.state.into_inner() {
         State::Done(Ok(result)) => Ok(result),
-        State::Done(Err(panic)) => resume_unwind(panic),
+        State::Done(Err(panic)) => panic.resume(),
         State::Ready(f) => Err(f),
         State::Running => unreachable!("it has ended or was never begun"),
     }

@@ -1,9 +1,9 @@
 //! Who has jobs on a pool, and gives them up when the pool is aborted.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Weak;
 
 use super::injector::Injector;
+use crate::contain::contain;
 use crate::sync::{Mutex, lock};
 
 /// Something that runs jobs on a pool.
@@ -36,7 +36,7 @@ impl Tenants {
         let list = std::mem::take(&mut *lock(&self.list));
         for tenant in list.iter().filter_map(Weak::upgrade) {
             // It runs destructors of what the jobs held; the others must hear of it all the same.
-            let _ = catch_unwind(AssertUnwindSafe(|| tenant.give_up()));
+            drop(contain(|| tenant.give_up()));
         }
     }
 }

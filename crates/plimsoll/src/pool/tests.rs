@@ -326,6 +326,75 @@ fn the_most_downstream_task_runs_first() {
     assert_eq!(*lock(&order), [0, 0, 1, 2, 2]);
 }
 
+/// Occupies each worker of a pool of so many, and tells each of them which one it is.
+fn on_each_worker(pool: &Pool, body: impl Fn(usize) + Sync) {
+    let (all_there, body) = (Barrier::new(pool.threads()), &body);
+    std::thread::scope(|s| {
+        for _ in 0..pool.threads() {
+            s.spawn(|| {
+                pool.install(|| {
+                    all_there.wait();
+                    let thread = std::thread::current();
+                    let index = thread.name().and_then(|name| name.rsplit('-').next()?.parse().ok());
+                    body(index.expect("workers are numbered"));
+                })
+            });
+        }
+    });
+}
+
+#[test]
+fn a_thief_takes_forks_of_the_job_that_it_ran_last_before_those_of_others() {
+    let pool = pool(3);
+    let order = Mutex::new(Vec::new());
+    let [first_runs, other_is_there, first_may_end] = [(); 3].map(|()| AtomicBool::new(false));
+    let all_stolen = || lock(&order).len() == 2;
+    on_each_worker(&pool, |worker| match worker {
+        // Its job is the one that the thief has run; the thief comes here last when it looks around.
+        0 => scope(|ours| {
+            ours.spawn(|| {
+                first_runs.store(true, Ordering::SeqCst);
+                spin_until(|| first_may_end.load(Ordering::SeqCst));
+            });
+            spin_until(|| first_runs.load(Ordering::SeqCst) && other_is_there.load(Ordering::SeqCst));
+            ours.spawn(|| lock(&order).push("ours"));
+            first_may_end.store(true, Ordering::SeqCst);
+            spin_until(all_stolen);
+        }),
+        // The thief: as soon as it is free.
+        1 => {}
+        _ => scope(|others| {
+            spin_until(|| first_runs.load(Ordering::SeqCst));
+            others.spawn(|| lock(&order).push("others"));
+            other_is_there.store(true, Ordering::SeqCst);
+            spin_until(all_stolen);
+        }),
+    });
+    assert_eq!(*lock(&order), ["ours", "others"]);
+}
+
+#[test]
+fn a_new_job_comes_after_the_forks_of_what_runs_and_a_job_under_way_before_them() {
+    let pool = pool(2);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let (all_queued, all_run) = (AtomicBool::new(false), || lock(&order).len() == 3);
+    on_each_worker(&pool, |worker| match worker {
+        0 => scope(|forks| {
+            forks.spawn(|| lock(&order).push("fork"));
+            for (turn, name) in [(Turn::NewJob, "new"), (Turn::UnderWay, "under way")] {
+                let order = order.clone();
+                let run = Run::Stage(Box::new(move || lock(&order).push(name)));
+                let task = Task { tag: JobTag::fresh(), turn, stages_left: 1, priority: 0, run };
+                assert!(pool.shared().submit(task).is_ok());
+            }
+            all_queued.store(true, Ordering::SeqCst);
+            spin_until(all_run);
+        }),
+        _ => spin_until(|| all_queued.load(Ordering::SeqCst)),
+    });
+    assert_eq!(*lock(&order), ["under way", "fork", "new"]);
+}
+
 /// Job A waits in `join` for its stolen half. Meanwhile job B arrives, as a task and, on a third worker, as a fork.
 /// The waiting worker has to fall asleep over both: that it sleeps shows that it looked and declined. Who is about to
 /// sleep counts as asleep and may yet look again, hence the rounds: one that helped would have to miss its chance in each.
@@ -449,4 +518,32 @@ fn workers_that_wait_use_no_processor() {
     waits.wait().expect("a result");
     // What is measured moves when they work: the kernel counts a worker when it leaves the core again.
     spin_until(|| activity("still") != before);
+}
+
+#[test]
+fn what_a_thread_keeps_to_its_end_may_be_a_pool_and_a_pipeline() {
+    use std::cell::RefCell;
+
+    use crate::pipeline::Pipeline;
+    use crate::{Demand, Ledger, Profile};
+
+    std::thread_local! {
+        static KEPT: RefCell<Option<(Pipeline<u64, u64, ()>, Pool)>> = const { RefCell::new(None) };
+    }
+    let keep = || {
+        // The older of a thread's own things go last: by then it does not know any more whether it is a worker.
+        KEPT.with(|kept| {
+            let mut kept = kept.borrow_mut();
+            let pool = pool(1);
+            let profile = |_: &u64| Profile::new().stage("s", Demand::new(), Demand::new());
+            let builder = Pipeline::builder(&Ledger::unlimited(), &pool, profile);
+            let pipeline = builder.stage("s", |_, n| Ok(n)).build().expect("a pipeline");
+            assert_eq!(
+                (pool.install(|| 7), pipeline.submit("job", 8).expect("taken on").wait().expect("a result")),
+                (7, 8)
+            );
+            *kept = Some((pipeline, pool));
+        });
+    };
+    crate::sync::thread::Builder::new().spawn(keep).expect("a thread").join().expect("no panic");
 }

@@ -1,7 +1,6 @@
 //! What a worker thread does: look for work in the order of `pool/README.md`, run it, sleep.
 
 use std::cell::{Cell, OnceCell};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::affinity::Pins;
@@ -11,6 +10,7 @@ use super::injector::{Injector, Run, Task};
 use super::job::{JobRef, JobTag};
 use super::lend::{Lending, Spare};
 use super::tenants::Tenants;
+use crate::contain::{contain, discard};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, lock, thread, thread_local};
 
@@ -128,7 +128,7 @@ impl Shared {
                 Run::Visit(visit) if mutant!("abort-forgets-calls") => drop(visit),
                 Run::Visit(visit) => visit.give_back(),
                 // What it carries may have destructors that panic.
-                Run::Stage(stage) => drop(catch_unwind(AssertUnwindSafe(|| drop(stage)))),
+                Run::Stage(stage) => discard(stage),
             }
         }
     }
@@ -191,7 +191,14 @@ impl Worker {
     /// Calls `f` with the calling thread's worker, if the thread is one.
     #[inline]
     pub(super) fn with_current<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
-        CURRENT.with(|current| f(current.get()))
+        if mutant!("ending-threads-ask-who-they-are") {
+            return CURRENT.with(|current| f(current.get()));
+        }
+        // A thread that is ending has none any more, and what its destructors do is done by no worker.
+        let mut f = Some(f);
+        let mut call = |current: Option<&Worker>| f.take().map(|f| f(current));
+        let called = CURRENT.try_with(|current| call(current.get()));
+        called.ok().flatten().or_else(|| call(None)).expect("called once")
     }
 
     /// The thread's life, until the pool is closed and drained.
@@ -345,7 +352,12 @@ impl Worker {
         if let Some(task) = self.shared.injector.pop_under_way() {
             return Some(Work::Task(task));
         }
-        let last = self.job();
+        if mutant!("new-jobs-before-forks")
+            && let Some(task) = self.shared.injector.pop()
+        {
+            return Some(Work::Task(task));
+        }
+        let last = if mutant!("thieves-forget-their-job") { JobTag::NONE } else { self.job() };
         if let Some(fork) = self.find_fork_of(last).or_else(|| self.find_fork(|_| true)) {
             return Some(Work::Fork(fork));
         }
@@ -392,7 +404,7 @@ impl Worker {
                 self.enter(task.tag);
                 match task.run {
                     // Stages report their own panics; one that does not must not take the worker along.
-                    Run::Stage(stage) => drop(catch_unwind(AssertUnwindSafe(stage))),
+                    Run::Stage(stage) => drop(contain(stage)),
                     Run::Visit(visit) => visit.execute(self),
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use plimsoll::device::simulate::{CardSpec, Clock, Faults, Simulated};
-use plimsoll::device::{Device, DeviceConfig, DeviceError, DriverError, StageError, StartError};
+use plimsoll::device::{Device, DeviceConfig, DeviceError, Driver, DriverError, StageError, StartError};
 use plimsoll::{Budget, Bytes, Ledger, Space};
 
 use crate::support::{Bench, MS, input, one_stage, scratch, submit, two_stages};
@@ -165,4 +165,31 @@ fn a_card_by_the_clock_takes_its_time_and_a_lost_one_keeps_nobody_waiting() {
     }
     card.lose();
     assert!(matches!(for_ever.wait(), Err(StageError::Device(DeviceError::Lost(_)))));
+}
+
+/// A device whose driver panics when this lane opens it.
+struct PanicsAtOpen(Simulated, usize);
+
+impl Driver for PanicsAtOpen {
+    type Lane = <Simulated as Driver>::Lane;
+    type Memory = <Simulated as Driver>::Memory;
+
+    fn open(&self, lane: usize) -> Result<Self::Lane, DriverError> {
+        assert_ne!(lane, self.1, "told to");
+        self.0.open(lane)
+    }
+}
+
+#[test]
+fn a_device_whose_driver_panics_while_it_is_opened_is_not_started() {
+    for lane in 0..2 {
+        let card = Simulated::new(CardSpec::default());
+        let ledger = Ledger::new(Budget::new().device(0, Bytes(1), 2));
+        let started = Device::start(0, PanicsAtOpen(card.clone(), lane), &ledger, DeviceConfig::default());
+        let Err(StartError::Open { device: 0, lane: at, source: DriverError::Broken { message } }) = started else {
+            panic!("it opened")
+        };
+        assert!(at == lane && message.contains("told to"), "{message}");
+        assert_eq!(card.stats().open_lanes, 0);
+    }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc as StdArc;
 use super::seats::Signals;
 use super::{Inner, Shell};
 use crate::Space;
-use crate::contained::contained;
+use crate::contain::discard;
 use crate::ledger::reaper::{self, EVICTED_MIN};
 use crate::ledger::residency::{Kept, Value};
 use crate::ledger::state::{Order, OwnerId, ResidencyId, Resident};
@@ -118,7 +118,7 @@ impl Leaving {
             reaper::start(&home, space);
         }
         for value in self.values {
-            contained(|| drop(value));
+            discard(value);
         }
     }
 }

@@ -18,7 +18,7 @@ use std::task::Waker;
 use slab::Slab;
 use smallvec::SmallVec;
 
-use crate::contained::contained;
+use crate::contain::contain;
 use crate::ledger::state::{Granted, OwnerId, Refusal};
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::thread::Thread;
@@ -58,7 +58,7 @@ impl Signal {
             Signal::Nobody => {}
             Signal::Task(waker) if mutant!("a-waker-that-panics-goes-through") => waker.wake(),
             Signal::Task(waker) => {
-                contained(|| waker.wake());
+                drop(contain(|| waker.wake()));
             }
             Signal::Thread(condvar) => condvar.notify_one(),
             Signal::Parked(thread) => thread.unpark(),

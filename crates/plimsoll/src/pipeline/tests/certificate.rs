@@ -133,3 +133,28 @@ fn build_with_largest(ledger: &Ledger, pool: &Pool) -> Pipeline<Order, Order, Fa
         .build()
         .expect("a pipeline")
 }
+
+#[test]
+fn what_another_budget_means_is_asked_as_the_budget_at_hand_was_whatever_the_pacing() {
+    for pacing in [Pacing::Unpaced, Pacing::Fixed(2), Pacing::Auto] {
+        let (ledger, pool) = (ledger(CLAIM.times(3)), pool(2));
+        let pipeline = Pipeline::builder(&ledger, &pool, |_: &()| profile())
+            .stage(STAGES[0], |_, ()| Ok::<_, Failed>(()))
+            .stage(STAGES[1], |_, ()| Ok(()))
+            .at_most(1)
+            .stage(STAGES[2], |_, ()| Ok(()))
+            .stage(STAGES[3], |_, ()| Ok(()))
+            .largest(profile())
+            .pacing(pacing)
+            .build()
+            .expect("a pipeline");
+        let budget =
+            Budget::new().space(Space::HOST, CLAIM.times(3)).space(Space::device(0), Bytes(1)).slots(PERMIT, 2);
+        let again = pipeline.certify(&budget).expect("the largest job was declared");
+        assert_eq!(Some(&again), pipeline.certificate(), "{pacing:?}");
+        let times = [1, 9, 1, 1].map(Duration::from_millis);
+        let timed = pipeline.certify_with_times(&budget, &times).expect("declared");
+        assert_eq!(timed.work.expect("times were given").drum, STAGES[1], "{pacing:?}");
+        assert!(!pipeline.certify(&host(79)).expect("declared").makes_progress());
+    }
+}

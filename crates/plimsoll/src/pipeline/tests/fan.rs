@@ -402,3 +402,45 @@ fn parts_may_have_parts() {
     }
     assert_zero(&ledger);
 }
+
+#[test]
+fn a_job_begins_again_from_its_start_when_a_part_of_it_fails() {
+    for (times, failures, fatal) in [(2, 2, false), (1, 2, false), (2, 1, true)] {
+        let (ledger, pool) = (ledger(claim(3)), pool(2));
+        let (tries, starts) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+        let begun = starts.clone();
+        let output = || Demand::new().bytes(OUTPUT, OUTPUT_BYTES);
+        let part = move || Profile::new().stage("part", output(), output());
+        let profile = move |_: &usize| Profile::new().stage("fan", Demand::new(), Demand::new()).parts(3, &part());
+        let pipeline = Pipeline::builder(&ledger, &pool, profile)
+            .fan_out(
+                "fan",
+                move |_, parts: usize| {
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    Ok(((), 0..parts))
+                },
+                move |_| part(),
+                move |parts| {
+                    parts.stage("part", move |cx, number: usize| {
+                        let output = cx.grant().take_all(OUTPUT);
+                        let fails = number == 1 && tries.fetch_add(1, Ordering::Relaxed) < failures;
+                        if fails { Err(Failed(number)) } else { Ok(output) }
+                    })
+                },
+                FanIn::InOrder,
+                |_, (), made: Vec<(usize, Reservation)>| Ok(made.len()),
+            )
+            .from_start(Retry::times(times))
+            .failures(move |_| if fatal { Failure::Fatal } else { Failure::Transient })
+            .build()
+            .expect("a pipeline");
+        let answer = pipeline.submit("job", 3).expect("taken on").wait();
+        match (fatal || failures > times as usize, answer) {
+            (false, Ok(3)) | (true, Err(JobError::Part { stage: "fan", part: 1, .. })) => {}
+            (_, other) => panic!("{other:?}"),
+        }
+        let expected = if fatal { 1 } else { times as usize + 1 };
+        assert_eq!(starts.load(Ordering::Relaxed), expected);
+        assert_zero(&ledger);
+    }
+}

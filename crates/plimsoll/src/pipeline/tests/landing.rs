@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::*;
+use crate::pool::Shutdown;
 use crate::sync::{Mutex, lock, thread};
 
 /// A thread of a user's.
@@ -114,37 +115,139 @@ fn tickets_errands_and_futures_that_others_keep_keep_nothing_of_the_pipeline() {
     assert!(ledger.snapshot().is_empty());
 }
 
+/// Sends its errands to the test, which runs them.
+struct Hands(Mutex<mpsc::Sender<Errand>>);
+
+impl Carrier for Hands {
+    fn carry(&self, errand: Errand) {
+        lock(&self.0).send(errand).expect("the test listens");
+    }
+}
+
+fn hands() -> (Arc<dyn Carrier>, mpsc::Receiver<Errand>) {
+    let (errands, errand) = mpsc::channel();
+    (Arc::new(Hands(Mutex::new(errands))), errand)
+}
+
+/// A waker that drops what it has, and says so.
+struct Drops<T>(Mutex<Option<T>>, mpsc::Sender<()>);
+
+impl<T: Send + 'static> Drops<T> {
+    fn waker(what: T) -> (Waker, mpsc::Receiver<()>) {
+        let (dropped, is_dropped) = mpsc::channel();
+        (Waker::from(Arc::new(Drops(Mutex::new(Some(what)), dropped))), is_dropped)
+    }
+}
+
+impl<T: Send + 'static> Wake for Drops<T> {
+    fn wake(self: Arc<Self>) {
+        drop(lock(&self.0).take());
+        let _ = self.1.send(());
+    }
+}
+
 #[test]
 fn a_pipeline_dropped_by_a_waker_that_it_calls_does_not_wait_for_itself() {
-    type Slot = Mutex<Option<Pipeline<(), (), Failed>>>;
-    struct Drops(Slot, mpsc::Sender<()>);
-    impl Wake for Drops {
-        fn wake(self: Arc<Self>) {
-            drop(lock(&self.0).take());
-            let _ = self.1.send(());
-        }
+    // The ticket's waker is called by whoever ends the job: here the test, which runs the errand. Once the pipeline has the last
+    // handle to its pool, whose worker waits for the end of this job.
+    for has_the_pool in [false, true] {
+        let (ledger, pool) = (ledger(CLAIM), pool(1));
+        let (carrier, errand) = hands();
+        let pipeline = Pipeline::builder(&ledger, &pool, |()| Profile::new().stage("s", Demand::new(), Demand::new()))
+            .stage_on("s", &carrier, |_, ()| Ok::<_, Failed>(()))
+            .build()
+            .expect("a pipeline");
+        let pool = (!has_the_pool).then_some(pool);
+        let mut ticket = std::pin::pin!(pipeline.submit("job", ()).expect("taken on"));
+        let (waker, is_dropped) = Drops::waker(pipeline);
+        assert!(ticket.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        errand.recv().expect("sent on").run();
+        is_dropped.recv().expect("the waker was called, and came back");
+        assert!(matches!(ticket.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(()))));
+        drop(pool);
     }
-    // The ticket's waker is called by whoever ends the job: here the test, which runs the errand.
-    let (errands, errand) = mpsc::channel();
-    struct Hands(Mutex<mpsc::Sender<Errand>>);
-    impl Carrier for Hands {
-        fn carry(&self, errand: Errand) {
-            lock(&self.0).send(errand).expect("the test listens");
-        }
+}
+
+#[test]
+fn the_last_handle_to_a_pool_goes_in_a_carried_stage_or_the_pool_is_ended_there() {
+    for end in [None, Some(Shutdown::Drain), Some(Shutdown::Abort)] {
+        let (ledger, pool) = (ledger(CLAIM), pool(1));
+        let (carrier, errand) = hands();
+        let slot = Arc::new(Mutex::new(None));
+        let here = slot.clone();
+        let pipeline = Pipeline::builder(&ledger, &pool, |()| Profile::new().stage("s", Demand::new(), Demand::new()))
+            .stage_on("s", &carrier, move |_, ()| {
+                let (pipeline, pool): (Option<Pipeline<(), (), Failed>>, Pool) = lock(&here).take().expect("placed");
+                match end {
+                    Some(how) => pool.shutdown(how),
+                    None => drop((pipeline, pool)),
+                }
+                Ok(())
+            })
+            .build()
+            .expect("a pipeline");
+        let ticket = pipeline.submit("job", ()).expect("taken on");
+        let kept = end.is_some();
+        let (placed, kept) = if kept { (None, Some(pipeline)) } else { (Some(pipeline), None) };
+        *lock(&slot) = Some((placed, pool));
+        errand.recv().expect("sent on").run();
+        ticket.wait().expect("it was its last stage");
+        drop(kept);
+        assert!(ledger.snapshot().is_empty());
     }
+}
+
+#[test]
+fn the_last_handle_to_a_pool_goes_in_a_future_that_is_polled() {
     let (ledger, pool) = (ledger(CLAIM), pool(1));
-    let carrier: Arc<dyn Carrier> = Arc::new(Hands(Mutex::new(errands)));
+    let (futures, future) = mpsc::channel();
+    let futures = Mutex::new(futures);
+    let runtime = Runtime::new(move |task| lock(&futures).send(task).expect("the test listens"));
+    let slot = Arc::new(Mutex::new(None));
+    let here = slot.clone();
     let pipeline = Pipeline::builder(&ledger, &pool, |()| Profile::new().stage("s", Demand::new(), Demand::new()))
-        .stage_on("s", &carrier, |_, ()| Ok::<_, Failed>(()))
+        .async_stage("s", &runtime, move |_, ()| {
+            let pipeline: Pipeline<(), (), Failed> = lock(&here).take().expect("placed");
+            async move {
+                drop(pipeline);
+                Ok::<_, Failed>(())
+            }
+        })
         .build()
         .expect("a pipeline");
-    let (dropped, is_dropped) = mpsc::channel();
-    let mut ticket = std::pin::pin!(pipeline.submit("job", ()).expect("taken on"));
-    let waker = Waker::from(Arc::new(Drops(Mutex::new(Some(pipeline)), dropped)));
-    assert!(ticket.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    errand.recv().expect("sent on").run();
-    is_dropped.recv().expect("the waker was called, and came back");
-    assert!(matches!(ticket.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(()))));
+    drop(pool);
+    let ticket = pipeline.submit("job", ()).expect("taken on");
+    *lock(&slot) = Some(pipeline);
+    let mut task: Task = future.recv().expect("spawned");
+    assert!(task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    ticket.wait().expect("it was its last stage");
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
+fn the_last_handle_to_a_pool_goes_with_a_canceller_and_with_the_clock() {
+    for by_the_clock in [false, true] {
+        let (ledger, pool) = (ledger(CLAIM), pool(1));
+        let held = ledger.reserve(SCRATCH, CLAIM).wait().expect("room");
+        let pipeline = build(&ledger, &pool, quiet());
+        drop(pool);
+        // Set after the waker: not before the test may be told.
+        let timeout = if by_the_clock { Duration::from_millis(20) } else { Duration::from_secs(1000) };
+        let ticket = pipeline.submit(JobOptions::new("job").timeout(timeout), Order::Nothing).expect("taken on");
+        let mut ticket = std::pin::pin!(ticket);
+        let (waker, is_dropped) = Drops::waker(pipeline);
+        if ticket.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            if !by_the_clock {
+                ticket.cancel();
+            }
+            is_dropped.recv().expect("the waker was called, and came back");
+            let Poll::Ready(answer) = ticket.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+                panic!("it has ended")
+            };
+            answer.expect_err("it never began");
+        }
+        drop(held);
+    }
 }
 
 #[test]

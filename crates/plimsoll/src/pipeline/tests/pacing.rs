@@ -107,3 +107,65 @@ fn an_urgent_job_waits_for_no_token() {
     }
     assert!(ledger.snapshot().is_empty());
 }
+
+#[test]
+fn where_nothing_could_be_busy_memory_alone_says_how_many_are_under_way() {
+    const JOBS: usize = 12;
+    let (ledger, pool) = (ledger(CLAIM), pool(1));
+    let (wakers, waker) = mpsc::channel();
+    let wakers = crate::sync::Mutex::new(wakers);
+    let open = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_open = open.clone();
+    let hand = super::kinds::Hand::new();
+    let pipeline = Pipeline::builder(&ledger, &pool, |()| Profile::new().stage("ask", Demand::new(), Demand::new()))
+        .async_stage("ask", &hand.runtime(), move |_, ()| {
+            let (is_open, mut told) = (is_open.clone(), Some(crate::sync::lock(&wakers).clone()));
+            std::future::poll_fn(move |cx| {
+                if is_open.load(Ordering::SeqCst) {
+                    return std::task::Poll::Ready(Ok::<_, Failed>(()));
+                }
+                if let Some(told) = told.take() {
+                    told.send(cx.waker().clone()).expect("the test listens");
+                }
+                std::task::Poll::Pending
+            })
+        })
+        .build()
+        .expect("a pipeline");
+    for _ in 0..2 {
+        open.store(false, Ordering::SeqCst);
+        let tickets: Vec<_> = (0..JOBS).map(|_| pipeline.submit("job", ()).expect("taken on")).collect();
+        // All of them ask at once, before any has its answer, and once some times are known as well.
+        let asking: Vec<std::task::Waker> = waker.iter().take(JOBS).collect();
+        open.store(true, Ordering::SeqCst);
+        asking.into_iter().for_each(std::task::Waker::wake);
+        tickets.into_iter().for_each(|ticket| ticket.wait().expect("a result"));
+    }
+    assert_eq!(pipeline.begun_peak(), JOBS);
+}
+
+#[test]
+fn a_stage_whose_parts_run_on_the_pool_is_served_by_its_threads() {
+    for threads in [1, 4] {
+        let (ledger, pool) = (ledger(CLAIM), pool(threads));
+        let part = || Profile::new().stage("part", Demand::new(), Demand::new());
+        let pipeline = Pipeline::builder(&ledger, &pool, move |_: &usize| {
+            Profile::new().stage("fan", Demand::new(), Demand::new()).parts(2, &part())
+        })
+        .fan_out(
+            "fan",
+            |_, parts: usize| Ok::<_, Failed>(((), 0..parts)),
+            move |_| part(),
+            |parts| parts.stage("part", |_, number: usize| Ok(number)),
+            FanIn::InOrder,
+            |_, (), made: Vec<(usize, usize)>| Ok(made.len()),
+        )
+        .build()
+        .expect("a pipeline");
+        for _ in 0..20 {
+            assert_eq!(pipeline.submit("job", 2).expect("taken on").wait().expect("a result"), 2);
+        }
+        let pace = pipeline.pace().expect("jobs have run");
+        assert_eq!((pace.drum, pace.ropes[0].tokens), (Some("pool"), threads as u64), "{pace:?}");
+    }
+}

@@ -1,12 +1,12 @@
 //! A stage that has failed: run again from its input, or the job from its start, or the end.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Cargo, Driver, Luggage, Papers, Trip, Value, discard};
+use super::{Cargo, Driver, Luggage, Papers, Trip, Value};
 use crate::Bytes;
-use crate::ledger::Grant;
+use crate::contain::{contain, discard};
+use crate::ledger::{EnterError, Grant};
 use crate::pipeline::error::JobError;
 use crate::pipeline::retry::{Answer, Failure, From, Retry, Tries};
 use crate::pipeline::stats::Event;
@@ -76,7 +76,7 @@ impl<E: Send + 'static> Trip<E> {
     /// Whether and when to try again.
     fn next_try(&self, source: &E, retry: &Retry, papers: &mut Papers) -> Answer {
         // A panic of the user's judgement is no reason to go on.
-        let failure = catch_unwind(AssertUnwindSafe(|| (self.line.failures)(source))).unwrap_or(Failure::Fatal);
+        let failure = contain(|| (self.line.failures)(source)).unwrap_or(Failure::Fatal);
         let tries = match retry.from {
             From::Input => &mut papers.tries,
             From::Start => &mut papers.starts,
@@ -95,7 +95,7 @@ impl<E: Send + 'static> Trip<E> {
     fn begin_again(&self, papers: &mut Papers) -> Option<Value> {
         let clone = self.line.clone_input?;
         let spare = lock(&self.spare).take()?;
-        let value = catch_unwind(AssertUnwindSafe(|| clone(&spare.value))).ok();
+        let value = contain(|| clone(&spare.value)).ok();
         *lock(&self.spare) = Some(spare);
         let value = value?;
         // Refused where the stages have left reservations somewhere else: then nobody can say what it would hold. Not where the
@@ -110,16 +110,35 @@ impl<E: Send + 'static> Trip<E> {
     /// A job that was refused its next stage because the device was lost on which its inputs were: it begins again from its
     /// start, where that stage says so. Otherwise what it carried is gone, and only its end is left.
     #[expect(clippy::result_large_err, reason = "moved once, when a device was lost")]
-    pub(super) fn lost_its_device(
+    pub(super) fn lost_its_device(self: &Arc<Self>, value: Value, papers: Papers) -> Result<Box<Luggage<E>>, Papers> {
+        discard(value);
+        if papers.stage == 0 {
+            return Err(papers);
+        }
+        self.start_over(Failure::Transient, papers)
+    }
+
+    /// How the failure of a part is to be judged: as the error of the stage in which it failed.
+    pub(super) fn failure_of_part(&self, error: &JobError<E>) -> Failure {
+        match error {
+            JobError::Stage { source, .. } => contain(|| (self.line.failures)(source)).unwrap_or(Failure::Fatal),
+            JobError::Part { source, .. } => self.failure_of_part(&source.0),
+            JobError::NotEntered { source, .. } if matches!(**source, EnterError::Lost(_)) => Failure::Transient,
+            _ => Failure::Fatal,
+        }
+    }
+
+    /// The job begins again from its start, where the stage in which it failed says so.
+    #[expect(clippy::result_large_err, reason = "moved once, when a job has failed")]
+    pub(super) fn start_over(
         self: &Arc<Self>,
-        value: Value,
+        failure: Failure,
         mut papers: Papers,
     ) -> Result<Box<Luggage<E>>, Papers> {
         let stage = &self.line.stages[papers.stage];
-        discard(value);
-        let retry = stage.retry.filter(|retry| retry.from == From::Start && papers.stage > 0 && !self.stop.is_set());
+        let retry = stage.retry.filter(|retry| retry.from == From::Start && !self.stop.is_set());
         let Some(retry) = retry else { return Err(papers) };
-        let Answer::Again { at } = papers.starts.failed(Failure::Transient, &retry, Instant::now()) else {
+        let Answer::Again { at } = papers.starts.failed(failure, &retry, Instant::now()) else {
             return Err(papers);
         };
         let Some(value) = self.begin_again(&mut papers) else { return Err(papers) };
@@ -158,7 +177,10 @@ impl<E: Send + 'static> Trip<E> {
         if at <= now {
             return Cargo::Waiting(value);
         }
-        self.at(at, |trip| trip.driven_by(Driver::Passer));
-        Cargo::Resting(value, at)
+        // Without anybody who would wake it there is no rest.
+        match self.at(at, |trip| trip.driven_by(Driver::Passer)) {
+            true => Cargo::Resting(value, at),
+            false => Cargo::Waiting(value),
+        }
     }
 }

@@ -42,7 +42,7 @@ impl<E: Send + 'static> Trip<E> {
         let taken = self.line.remote.submit(task).is_ok();
         if !taken {
             self.line.landing.close(true);
-            self.stop.set(Reason::Forsaken);
+            self.stop.set(if mutant!("aborted-load-is-forsaken") { Reason::Forsaken } else { Reason::Cancelled });
         }
         taken
     }

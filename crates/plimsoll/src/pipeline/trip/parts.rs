@@ -1,11 +1,11 @@
 //! A trip whose stage fans out: sends parts off, waits for them without a thread, and joins what they made.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::run::{Outcome, Run, message_of};
-use super::{Cargo, Luggage, Papers, State, Trip, Value, discard};
+use super::run::{Outcome, Run};
+use super::{Cargo, Luggage, Papers, State, Trip, Value};
+use crate::contain::{contain, discard};
 use crate::ledger::Grant;
 use crate::pipeline::builder::same_stages;
 use crate::pipeline::cx::StageCx;
@@ -19,6 +19,8 @@ pub(super) struct Spreading<E> {
     pub(super) spread: Spread<E>,
     grant: Grant,
     started: Instant,
+    /// The priority that the parts under way have been told.
+    told: i32,
 }
 
 impl<E: Send + 'static> Spreading<E> {
@@ -41,13 +43,12 @@ impl<E: Send + 'static> Trip<E> {
         started: Instant,
         papers: Papers,
     ) -> Option<Box<Luggage<E>>> {
-        let split = catch_unwind(AssertUnwindSafe(|| {
-            papers.span.within(|| (fan.split)(&mut self.cx(&mut grant, &papers), &mut input))
-        }));
+        let split = contain(|| papers.span.within(|| (fan.split)(&mut self.cx(&mut grant, &papers), &mut input)));
         let outcome = match split {
             Ok(Ok((shared, parts))) => {
                 let spread = Spread { shared, parts: Some(parts), made: 0, gather: Gather::new(self.handle()) };
-                return self.advance(fan, Spreading { spread, grant, started }, papers);
+                let told = self.urgency.priority();
+                return self.advance(fan, Spreading { spread, grant, started, told }, papers);
             }
             Ok(Err(error)) => Ok(Err(error)),
             Err(panic) => Err(panic),
@@ -62,6 +63,7 @@ impl<E: Send + 'static> Trip<E> {
         mut spreading: Spreading<E>,
         papers: Papers,
     ) -> Option<Box<Luggage<E>>> {
+        self.hurry_parts(&mut spreading);
         let Spread { parts, made, gather, .. } = &mut spreading.spread;
         loop {
             let word = lock(&gather.word);
@@ -82,7 +84,7 @@ impl<E: Send + 'static> Trip<E> {
                 None if out == 0 && failed => return self.fail_with_part(spreading, papers),
                 None if out == 0 => return self.fan_in(fan, spreading, papers),
                 None => break,
-                Some(parts) => catch_unwind(AssertUnwindSafe(|| parts.next())),
+                Some(parts) => contain(|| parts.next()),
             };
             match next {
                 Ok(Some(part)) => {
@@ -94,12 +96,20 @@ impl<E: Send + 'static> Trip<E> {
                 Err(panic) => {
                     // As if the part that could not be made had panicked.
                     let (job, stage) = (self.part_name(*made, &papers), self.line.stages[papers.stage].name);
-                    let error = JobError::Panicked { job: job.into(), stage, message: message_of(&*panic) };
+                    let error = JobError::Panicked { job: job.into(), stage, message: panic.message() };
                     lock(&gather.word).failed.get_or_insert((*made, error));
                 }
             }
         }
         self.put_back(Box::new(Luggage { cargo: Cargo::Parts(Box::new(spreading)), papers }))
+    }
+
+    /// Parts under way go as fast as their job has to by now.
+    fn hurry_parts(&self, spreading: &mut Spreading<E>) {
+        let priority = self.urgency.priority();
+        if std::mem::replace(&mut spreading.told, priority) != priority && !mutant!("parts-keep-their-priority") {
+            spreading.spread.gather.under_way().iter().for_each(|part| part.hurry_to(priority));
+        }
     }
 
     fn part_name(&self, index: usize, papers: &Papers) -> String {
@@ -113,16 +123,16 @@ impl<E: Send + 'static> Trip<E> {
         let name = options.name.clone();
         let delivery = gather.report(index);
         // With the profile, and what is needed by it, come answers of the user's.
-        let taken_on = catch_unwind(AssertUnwindSafe(|| {
+        let taken_on = contain(|| {
             let profile = (fan.profile)(&part);
             same_stages(&profile, &line.stages)?;
             let job = line.take_on(std::slice::from_ref(&profile), &options, Some(&papers.job))?;
             Ok((profile, job))
-        }));
+        });
         let taken_on = match taken_on {
             Ok(taken_on) => taken_on,
             Err(panic) => {
-                let (stage, message) = (self.line.stages[papers.stage].name, message_of(&*panic));
+                let (stage, message) = (self.line.stages[papers.stage].name, panic.message());
                 discard(part);
                 return delivery.deliver(Err(JobError::Panicked { job: name, stage, message }));
             }
@@ -142,22 +152,29 @@ impl<E: Send + 'static> Trip<E> {
 
     /// All parts have ended well.
     fn fan_in(self: &Arc<Self>, fan: &Fan<E>, spreading: Spreading<E>, papers: Papers) -> Option<Box<Luggage<E>>> {
-        let Spreading { spread: Spread { shared, gather, .. }, mut grant, started } = spreading;
+        let Spreading { spread: Spread { shared, gather, .. }, mut grant, started, .. } = spreading;
         let mut made = std::mem::take(&mut lock(&gather.word).made);
         if fan.order == FanIn::InOrder {
             made.sort_unstable_by_key(|(index, _)| *index);
         }
         let join = || papers.span.within(|| (fan.join)(&mut self.cx(&mut grant, &papers), shared, made));
-        let outcome: Outcome<E> = catch_unwind(AssertUnwindSafe(join));
+        let outcome: Outcome<E> = contain(join);
         self.conclude(Run { started, outcome, input: None, grant: Some(grant) }, papers)
     }
 
     /// One part has failed, and all others have ended.
-    fn fail_with_part(&self, spreading: Spreading<E>, papers: Papers) -> Option<Box<Luggage<E>>> {
+    fn fail_with_part(self: &Arc<Self>, spreading: Spreading<E>, papers: Papers) -> Option<Box<Luggage<E>>> {
         let failed = lock(&spreading.spread.gather.word).failed.take();
         let (part, source) = failed.expect("one has failed");
         let stage = self.line.stages[papers.stage].name;
         self.stage_is_over(spreading, &papers);
+        let papers = match self.start_over(self.failure_of_part(&source), papers) {
+            Ok(luggage) => {
+                discard(source);
+                return Some(luggage);
+            }
+            Err(papers) => papers,
+        };
         self.note_end(papers, "failed");
         let source = PartError(Box::new(source));
         self.end(Err(JobError::Part { job: self.name.clone(), stage, part, source }));
@@ -167,7 +184,7 @@ impl<E: Send + 'static> Trip<E> {
     /// Gives back all that a stage that has fanned out holds.
     fn stage_is_over(&self, mut spreading: Spreading<E>, papers: &Papers) {
         let made = spreading.take_made();
-        let Spreading { spread, grant, started } = spreading;
+        let Spreading { spread, grant, started, .. } = spreading;
         discard((spread, made));
         drop(grant);
         papers.span.ended(started.elapsed());

@@ -1,13 +1,12 @@
 //! How a granted stage is run, for each kind of stage, and what follows from how it ended.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::span::StageSpan;
-use super::{Cargo, Driver, Luggage, Papers, Trip, Value, discard};
+use super::{Cargo, Driver, Luggage, Papers, Trip, Value};
+use crate::contain::{Panic, contain, discard};
 use crate::ledger::Grant;
 use crate::observe::What;
 use crate::pipeline::cx::StageCx;
@@ -20,7 +19,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 
 /// How a stage ended: with what it says, or with a panic.
-pub(super) type Outcome<E> = Result<Result<Value, E>, Box<dyn Any + Send>>;
+pub(super) type Outcome<E> = Result<Result<Value, E>, Panic>;
 
 /// The future of an async stage, and what it works with. Dropped in this order.
 pub(super) struct Sailing<E> {
@@ -68,18 +67,18 @@ impl<E: Send + 'static> Trip<E> {
                             Place::Either(.., on_worker) if grant.lane().is_none() => on_worker,
                             _ => run,
                         };
-                        let outcome = catch_unwind(AssertUnwindSafe(|| {
+                        let outcome = contain(|| {
                             let stop = &*self.stop;
                             let mut cx = StageCx { grant: &mut grant, job: &self.name, stage: stage.name, stop };
                             papers.span.within(|| run(&mut cx, &mut input))
-                        }));
+                        });
                         self.conclude(Run { started, outcome, input, grant: Some(grant) }, papers)
                     }
                     Place::Parts(fan) => self.fan_out(fan, input, grant, started, papers),
                     Place::Task(_, start) => {
                         let (cx, grant) = TaskCx::new(self.name.clone(), stage.name, self.stop.clone(), grant);
                         // What makes the future is the stage's own code already.
-                        match catch_unwind(AssertUnwindSafe(|| papers.span.within(|| start(cx, &mut input)))) {
+                        match contain(|| papers.span.within(|| start(cx, &mut input))) {
                             Ok(future) => {
                                 let waker = Waker::noop().clone();
                                 let sailing = Sailing { future, input, grant, started, waker };
@@ -108,16 +107,15 @@ impl<E: Send + 'static> Trip<E> {
             sailing.waker = cx.waker().clone();
         }
         let mut cx = Context::from_waker(cx.waker());
-        let outcome =
-            match catch_unwind(AssertUnwindSafe(|| papers.span.within(|| sailing.future.as_mut().poll(&mut cx)))) {
-                Ok(Poll::Pending) => {
-                    let again = self.put_back(Box::new(Luggage { cargo: Cargo::Sailing(sailing), papers }));
-                    **aboard = again.is_none();
-                    return again;
-                }
-                Ok(Poll::Ready(result)) => Ok(result),
-                Err(panic) => Err(panic),
-            };
+        let outcome = match contain(|| papers.span.within(|| sailing.future.as_mut().poll(&mut cx))) {
+            Ok(Poll::Pending) => {
+                let again = self.put_back(Box::new(Luggage { cargo: Cargo::Sailing(sailing), papers }));
+                **aboard = again.is_none();
+                return again;
+            }
+            Ok(Poll::Ready(result)) => Ok(result),
+            Err(panic) => Err(panic),
+        };
         let Sailing { future, input, grant, started, .. } = sailing;
         // Before the grant: it may hold buffers that were paid from it.
         discard(future);
@@ -196,9 +194,9 @@ impl<E: Send + 'static> Trip<E> {
                 discard(input);
                 drop(grant);
                 ended();
-                let message = message_of(&*panic);
+                let message = panic.message();
                 // Whatever it was thrown with may hold something.
-                discard(panic);
+                drop(panic);
                 self.note_end(papers, "panicked");
                 JobError::Panicked { job: self.name.clone(), stage: stage.name, message }
             }
@@ -234,10 +232,10 @@ impl<E: Send + 'static> Trip<E> {
         }
         // Relaxed: a hint, see `send_on`.
         self.stage.store(next, Ordering::Relaxed);
-        let Papers { job, starts, turned_away, .. } = papers;
+        let Papers { job, starts, turned_away, edition, sent, .. } = papers;
         let job = self.line.hand_over(job);
         let (since, tries, span) = (Instant::now(), Tries::default(), StageSpan::none());
-        let papers = Papers { job, stage: next, since, tries, starts, turned_away, span };
+        let papers = Papers { job, stage: next, since, tries, starts, turned_away, edition, sent, span };
         Some(Box::new(Luggage { cargo: Cargo::Waiting(value), papers }))
     }
 }
@@ -249,9 +247,4 @@ pub(super) struct Run<E> {
     /// The input, if the stage left it.
     pub(super) input: Option<Value>,
     pub(super) grant: Option<Grant>,
-}
-
-pub(in crate::pipeline) fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("(no text)").to_owned()
 }

@@ -11,33 +11,41 @@ use crate::ledger::JobSpec;
 use crate::pipeline::clock::AlarmId;
 use crate::pipeline::options::{JobOptions, URGENT};
 use crate::pipeline::stats::Event;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use crate::sync::{Mutex, lock};
 
 /// What a trip knows about time.
 pub(super) struct Urgency {
     options: JobOptions,
-    /// The deadline is near.
-    raised: AtomicBool,
-    /// The same, and the ledger has not been told.
+    /// As it is now: raised once the deadline is near, its own or that of the job whose part this is.
+    priority: AtomicI32,
+    /// It was raised, and the ledger has not been told.
     due: AtomicBool,
     alarms: Mutex<Vec<AlarmId>>,
 }
 
 impl Urgency {
     pub(super) fn new(options: JobOptions) -> Self {
-        Self { options, raised: AtomicBool::new(false), due: AtomicBool::new(false), alarms: Mutex::new(Vec::new()) }
+        let (priority, due) = (AtomicI32::new(options.priority), AtomicBool::new(false));
+        Self { options, priority, due, alarms: Mutex::new(Vec::new()) }
     }
 
     /// The priority, raised once the deadline is near.
     pub(super) fn priority(&self) -> i32 {
-        let raise = if self.raised.load(Ordering::Relaxed) { URGENT } else { 0 };
-        self.options.priority.saturating_add(raise)
+        self.priority.load(Ordering::Relaxed)
     }
 
     fn is_due(&self) {
-        self.raised.store(true, Ordering::Relaxed);
-        self.due.store(true, Ordering::Relaxed);
+        self.raise_to(self.options.priority.saturating_add(URGENT));
+    }
+
+    /// True if it was lower.
+    fn raise_to(&self, priority: i32) -> bool {
+        let is_higher = self.priority.fetch_max(priority, Ordering::Relaxed) < priority;
+        if is_higher {
+            self.due.store(true, Ordering::Relaxed);
+        }
+        is_higher
     }
 
     pub(super) fn is_late(&self) -> bool {
@@ -59,15 +67,12 @@ impl<E: Send + 'static> Trip<E> {
             if urgent_from.is_none_or(|from| from <= now) {
                 self.urgency.is_due();
             } else if let Some(from) = urgent_from {
-                self.at(from, |trip| {
-                    trip.urgency.is_due();
-                    trip.driven_by(Driver::Passer);
-                });
+                self.ring(from, |trip| trip.deadline_is_near());
             }
-            self.at(deadline, |trip| trip.deadline_missed());
+            self.ring(deadline, |trip| trip.deadline_missed());
         }
         if let Some(give_up) = timeout.and_then(|timeout| now.checked_add(timeout)) {
-            self.at(give_up, |trip| trip.stop(Reason::TimedOut));
+            self.ring(give_up, |trip| trip.stop(Reason::TimedOut));
         }
     }
 
@@ -78,10 +83,32 @@ impl<E: Send + 'static> Trip<E> {
         runs.map_or(left / 2, |runs| runs * 2)
     }
 
-    pub(super) fn at(self: &Arc<Self>, moment: Instant, ring: impl FnOnce(&Arc<Self>) + Send + 'static) {
+    /// The job's deadline is near: it hurries, and so do its parts that are under way.
+    pub(in crate::pipeline) fn deadline_is_near(self: &Arc<Self>) {
+        self.urgency.is_due();
+        self.driven_by(Driver::Passer);
+    }
+
+    /// The job whose part this is has become more urgent.
+    pub(super) fn hurry_to(self: &Arc<Self>, priority: i32) {
+        if self.urgency.raise_to(priority) {
+            self.driven_by(Driver::Passer);
+        }
+    }
+
+    /// An alarm of the job's own: the clock was started before the job was taken on.
+    fn ring(self: &Arc<Self>, moment: Instant, ring: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        let set = self.at(moment, ring);
+        debug_assert!(set, "the clock runs");
+    }
+
+    /// Has `ring` called at that moment; false if the system has no thread for that.
+    #[must_use]
+    pub(super) fn at(self: &Arc<Self>, moment: Instant, ring: impl FnOnce(&Arc<Self>) + Send + 'static) -> bool {
         let trip = self.handle();
         let alarm = self.line.clock.set(moment, move || _ = trip.with(ring));
-        lock(&self.urgency.alarms).push(alarm);
+        lock(&self.urgency.alarms).extend(alarm.as_ref().ok());
+        alarm.is_ok()
     }
 
     fn deadline_missed(&self) {
@@ -101,7 +128,8 @@ impl<E: Send + 'static> Trip<E> {
             return false;
         }
         let priority = self.urgency.priority();
-        if !job.is_admitted() {
+        // A part is its job's, and comes in with those of jobs in flight.
+        if !job.is_admitted() && self.line.is_outermost() {
             // As another job it may be served from the urgent reserve. It loses its age, which
             // its new priority makes up for. Where that is refused the old one stands. It waits for memory alone: who is in
             // a hurry goes beside the pace of the others.
@@ -109,7 +137,7 @@ impl<E: Send + 'static> Trip<E> {
             let mut spec = JobSpec::new("", untied(job.profile())).priority(priority).urgent();
             spec.name = self.name.clone();
             spec.alternatives = job.profiles()[1..].iter().map(untied).collect();
-            spec.restarts = self.line.kept.is_some();
+            spec.restarts = self.line.keeps_its_place(&self.urgency.options);
             self.line.needs.add_to(&mut spec, &self.line.needs.by_choice(&self.declared));
             if let Ok(urgent) = self.line.ledger.submit(spec) {
                 *job = urgent;
