@@ -13,7 +13,7 @@ use crate::event::{At, Event};
 use crate::facts::{Facts, OwnerFacts, ResidencyFacts};
 use crate::family;
 use crate::lost;
-use crate::setup::{Plan, Setup};
+use crate::setup::{Plan, Setup, Vector};
 use crate::shared::{self, Memory, Residence};
 use crate::state::State;
 use crate::view::View;
@@ -131,32 +131,35 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, possible: &[Event]) -> Res
     Ok(())
 }
 
+/// The first component whose limit, less what is retained there, is below what a plan claims, and that claim.
+fn unattainable(setup: &Setup<'_>, state: &State, plan: &Plan) -> Option<(usize, u64)> {
+    let components = state.ledger.components();
+    let takes = |need: &usize| {
+        let kind = &setup.world.residencies[*need];
+        let takes = setup.vector(AccountId::ROOT, std::iter::once((kind.class.into(), kind.bytes.0)));
+        setup.without_lost(state, takes)
+    };
+    let needs: Vec<Vector> = plan.needs.iter().map(takes).collect();
+    let claim = setup.without_lost(state, plan.claims[0].clone());
+    let claims = (0..components.len()).map(|at| (at, claim[at] + needs.iter().map(|takes| takes[at]).sum::<u64>()));
+    claims.into_iter().find(|&(at, claim)| claim > components[at].target.saturating_sub(components[at].retained))
+}
+
+/// Whether a plan's claim can be served at all.
+pub(crate) fn is_attainable(setup: &Setup<'_>, state: &State, plan: &Plan) -> bool {
+    unattainable(setup, state, plan).is_none()
+}
+
 /// Whether an actor's claim can be served at all.
 pub(crate) fn attainable(setup: &Setup<'_>, state: &State, actor: usize) -> Result<(), String> {
-    let components = state.ledger.components();
-    let needs = |plan: &Plan, at: usize| {
-        let takes = |need: &usize| {
-            let kind = &setup.world.residencies[*need];
-            let takes = setup.vector(AccountId::ROOT, std::iter::once((kind.class.into(), kind.bytes.0)));
-            setup.without_lost(state, takes)[at]
-        };
-        plan.needs.iter().map(takes).sum::<u64>()
-    };
-    let claim = |plan: &Plan, at: usize| setup.without_lost(state, plan.claims[0].clone())[at] + needs(plan, at);
-    let beyond = |plan: &Plan| {
-        (0..components.len()).find(|&at| {
-            let attainable = components[at].target.saturating_sub(components[at].retained);
-            claim(plan, at) > attainable
-        })
-    };
     let plans: Vec<&Plan> = setup.plans_left(state, actor).collect();
-    if plans.iter().any(|plan| beyond(plan).is_none()) {
+    if plans.iter().any(|plan| is_attainable(setup, state, plan)) {
         return Ok(());
     }
     let home = plans.iter().find(|plan| plan.account == setup.home(actor));
     let plan = home.or(plans.first()).expect("one is always left");
-    let at = beyond(plan).expect("none is within the limits");
-    Err(format!("its claim of {} is more than {} can ever serve", claim(plan, at), setup.components[at].label))
+    let (at, claim) = unattainable(setup, state, plan).expect("none is within the limits");
+    Err(format!("its claim of {claim} is more than {} can ever serve", setup.components[at].label))
 }
 
 /// I1 and I7: the ledger's books against what the actors have in their hands.

@@ -10,6 +10,9 @@ impl Step<'_> {
     /// Passes what was granted or refused on to the actors.
     pub(crate) fn pass_on(&mut self) -> Result<(), Broken> {
         let mut moments = moment::take(self.setup, &mut self.state.ledger, &mut self.out);
+        if !moments.is_empty() {
+            self.refresh_what_is_asked();
+        }
         while let Some(moment) = moments.first() {
             let (Moment::Granted(id, _) | Moment::Refused(id, _) | Moment::Admitted(id)) = moment else {
                 moments.remove(0);
@@ -44,6 +47,27 @@ impl Step<'_> {
             self.state.follow_choice(actor);
         }
         self.follow_orders()
+    }
+
+    /// Whoever waits to be admitted, and may go more than one way, goes by the first one that the limits allow until then; and
+    /// what they allow may have changed since it asked.
+    fn refresh_what_is_asked(&mut self) {
+        for actor in 0..self.state.actors.len() {
+            let known = &self.state.actors[actor];
+            let waits = matches!(known.at, At::Waiting(_)) && !known.in_flight();
+            let is_job = matches!(self.setup.kind(actor), Kind::Job(_));
+            if !waits || !is_job || self.setup.parent(actor).is_some() || self.setup.plans(actor).len() == 1 {
+                continue;
+            }
+            let home = self.setup.home(actor);
+            let left = self.setup.plans_left(self.state, actor);
+            let ordinary: Vec<&Plan> = left.filter(|plan| plan.account == home).collect();
+            let attainable = |plan: &&&Plan| rules::is_attainable(self.setup, self.state, plan);
+            let Some(plan) = ordinary.iter().find(attainable).or(ordinary.first()) else { continue };
+            let there = |vector: &Vector| self.setup.without_lost(self.state, vector.clone());
+            let asked = (plan.account, plan.choice, there(&plan.claims[0]), there(&plan.leaves));
+            self.state.actors[actor].asked = Some(asked);
+        }
     }
 
     fn admitted_to_load(&mut self, actor: usize) {
