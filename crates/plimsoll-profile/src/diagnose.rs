@@ -20,6 +20,7 @@
 
 pub mod books;
 mod causes;
+mod fit;
 mod growth;
 mod levels;
 pub mod statistics;
@@ -196,6 +197,9 @@ pub(crate) struct View<'s> {
     pub(crate) x: Vec<f64>,
     /// What is usually resident or held, in bytes: what is small is small beside it.
     pub(crate) scale: f64,
+    /// What is not counted, taken apart: what the allocator has handed out, or, where it does not tell, what is in memory.
+    fit: Option<fit::Fit>,
+    measure: fn(&Moment) -> f64,
 }
 
 /// Fewer of them are no measure of growth.
@@ -222,7 +226,27 @@ impl<'s> View<'s> {
         };
         let truth = |m: &Moment| truth(m).unwrap_or(0.0).max(m.held as f64);
         let scale = statistics::quantile(moments.iter().map(truth), 0.75);
-        Self { series, per, x: moments.iter().map(measure).collect(), scale }
+        let mut view = Self { series, per, x: moments.iter().map(measure).collect(), scale, fit: None, measure };
+        view.fit = view.fit_of(handed_out, true).or_else(|| view.fit_of(uncounted_bytes, false));
+        view
+    }
+
+    /// Takes apart what is not counted; `sharp` where that is known when it is taken, not only when it is touched.
+    fn fit_of(&self, of: fn(&Moment) -> Option<f64>, sharp: bool) -> Option<fit::Fit> {
+        // What is there before the first job and after the last one does not count: tables that are filled by the first jobs and go with
+        // the program would look as if they came and went with jobs.
+        let steady = self.steady().iter();
+        let points: Vec<_> = steady.filter_map(|m| Some(((self.measure)(m), m, of(m)?))).collect();
+        fit::Fit::of(&points, sharp)
+    }
+
+    /// What is in use and not counted, without what jobs in flight hold beyond their word.
+    pub(crate) fn left_over(&self) -> impl Fn(&Moment) -> Option<f64> + use<> {
+        let excesses = self.fit.as_ref().map(levels::excesses).unwrap_or_default();
+        move |m| {
+            let of = |excess: &fit::Excess| excess.each * fit::count(m, &(excess.stage.clone(), excess.behind)).0;
+            Some(uncounted_bytes(m)? - excesses.iter().map(of).sum::<f64>())
+        }
     }
 
     /// The growth of a quantity, over what growth is counted by.
@@ -238,7 +262,12 @@ impl<'s> View<'s> {
     /// The growth of what nobody counts. Where only the kernel tells, memory that is promised and not touched yet pulls it down for a
     /// while and nothing pushes it up for long, so of neighbours a high one counts.
     pub(crate) fn trend_of_unaccounted(&self) -> Option<statistics::Trend> {
-        self.trend_of(uncounted_bytes, UNTOUCHED_ASIDE, false)
+        self.trend_of(self.left_over(), UNTOUCHED_ASIDE, false)
+    }
+
+    /// The growth of what is touched and not counted.
+    pub(crate) fn trend_of_untouched_aside(&self) -> Option<statistics::Trend> {
+        self.trend_of(unaccounted, UNTOUCHED_ASIDE, false)
     }
 
     fn trend_of(&self, y: impl Fn(&Moment) -> Option<f64>, q: f64, exactly: bool) -> Option<statistics::Trend> {
@@ -293,6 +322,11 @@ pub(crate) fn live(moment: &Moment) -> Option<f64> {
 /// What it has and the ledger does not count; negative where more is promised than is there.
 pub(crate) fn unaccounted(moment: &Moment) -> Option<f64> {
     Some(live(moment)? - moment.held as f64)
+}
+
+/// What the allocator has handed out and the ledger does not count.
+pub(crate) fn handed_out(moment: &Moment) -> Option<f64> {
+    Some(moment.sample.allocator.as_ref()?.allocated_bytes as f64 - moment.held as f64)
 }
 
 /// What is in use and the ledger does not count, whether it is touched or not: what the allocator has handed out, and what is resident

@@ -4,18 +4,31 @@
 #[derive(Clone, Debug)]
 pub(crate) struct Dice {
     state: u64,
-    held_out: bool,
+    ranges: Ranges,
+}
+
+/// From which ranges a seed chooses.
+#[derive(Clone, Copy, Debug)]
+enum Ranges {
+    Ordinary,
+    HeldOut,
+    Wide,
 }
 
 impl Dice {
     /// Of this seed.
     pub(crate) fn new(seed: u64) -> Dice {
-        Dice { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d, held_out: seed >= 1000 }
+        let ranges = match seed {
+            0..1000 => Ranges::Ordinary,
+            1000..2000 => Ranges::HeldOut,
+            _ => Ranges::Wide,
+        };
+        Dice { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d, ranges }
     }
 
     /// Another one, for a thread.
     pub(crate) fn split(&mut self, salt: u64) -> Dice {
-        Dice { state: self.next() ^ salt.wrapping_mul(0xd6e8_feb8_6659_fd93), held_out: self.held_out }
+        Dice { state: self.next() ^ salt.wrapping_mul(0xd6e8_feb8_6659_fd93), ranges: self.ranges }
     }
 
     fn next(&mut self) -> u64 {
@@ -47,8 +60,12 @@ impl Dice {
         (value as f64 * (1.0 + noise * (2.0 * self.part() - 1.0))) as u64
     }
 
-    /// What the ordinary seeds choose from, or the others.
-    pub(crate) fn choose<T>(&self, ordinary: T, held_out: T) -> T {
-        if self.held_out { held_out } else { ordinary }
+    /// What the ordinary seeds choose from, or the others, or those from wide ranges.
+    pub(crate) fn choose<T>(&self, ordinary: T, held_out: T, wide: T) -> T {
+        match self.ranges {
+            Ranges::Ordinary => ordinary,
+            Ranges::HeldOut => held_out,
+            Ranges::Wide => wide,
+        }
     }
 }

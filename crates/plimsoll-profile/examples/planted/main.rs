@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The seed chooses sizes, rates, noise, the number of workers and how regularly samples come; seeds from 1000 on choose from other
-//! ranges than those below.
+//! ranges than those below, and those from 2000 on from wide ones, with runs of up to half a minute.
 
 #![expect(clippy::disallowed_types, reason = "programs under test use plain threads and locks")]
 
@@ -16,6 +16,7 @@ mod dice;
 mod faults;
 mod healthy;
 mod outside;
+mod strangers;
 mod world;
 
 use std::error::Error;
@@ -97,5 +98,5 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn programs() -> impl Iterator<Item = &'static Program> {
-    healthy::PROGRAMS.iter().chain(faults::PROGRAMS).chain(outside::PROGRAMS)
+    healthy::PROGRAMS.iter().chain(faults::PROGRAMS).chain(outside::PROGRAMS).chain(strangers::PROGRAMS)
 }

@@ -41,19 +41,23 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(dice: &mut Dice, file: &str) -> Result<World, Box<dyn Error>> {
-        let (least, most) = dice.choose((2 << 20, 8 << 20), (1 << 19, 14 << 20));
+        let (least, most) = dice.choose((2 << 20, 8 << 20), (1 << 19, 14 << 20), (1 << 20, 24 << 20));
         let bytes = dice.between(least, most);
-        let time =
-            Duration::from_micros(dice.choose(dice.clone().between(8000, 25_000), dice.clone().between(4000, 45_000)));
+        let (least, most) = dice.choose((8000, 25_000), (4000, 45_000), (5000, 60_000));
+        let time = Duration::from_micros(dice.between(least, most));
         let lines = Arc::new(JsonLines::new(BufWriter::new(File::create(file)?)));
-        let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(4 << 30)));
+        let budget = Budget::new().space(Space::HOST, Bytes(4 << 30)).space(Space::device(0), Bytes(1 << 30));
+        let ledger = Ledger::new(budget);
         ledger.observe(lines.clone());
         ledger.announce_limits();
-        let noise = dice.choose(0.15, 0.4) * dice.part();
-        let workers = dice.between(2, dice.choose(3, 5));
-        let length = Duration::from_millis(dice.choose(6000, 4500 + dice.clone().between(0, 4000)));
-        let period = Duration::from_millis(dice.choose(25, 15 + dice.clone().between(0, 60)));
-        let gaps = dice.choose(1000, 3 + dice.clone().between(0, 9));
+        let noise = dice.choose(0.15, 0.4, 0.6) * dice.part();
+        let workers = dice.between(dice.choose(2, 2, 1), dice.choose(3, 5, 6));
+        let (least, most) = dice.choose((6000, 6000), (4500, 8500), (8000, 30_000));
+        let length = Duration::from_millis(dice.between(least, most));
+        let (least, most) = dice.choose((25, 25), (15, 75), (20, 100));
+        let period = Duration::from_millis(dice.between(least, most));
+        let (least, most) = dice.choose((1000, 1000), (3, 12), (3, 30));
+        let gaps = dice.between(least, most);
         let (started, jobs) = (Instant::now(), AtomicU64::new(0));
         Ok(World { ledger, lines, bytes, time, noise, workers, length, period, gaps, started, jobs })
     }

@@ -16,6 +16,8 @@ mod winding;
 pub const MOMENTS_MAX: usize = 4096;
 /// How many of the last times are remembered.
 const TIMES_KEPT: usize = 512;
+/// How many of the last times of each stage.
+const STAGE_TIMES_KEPT: usize = 31;
 
 /// What was so at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,6 +34,8 @@ pub struct Moment {
     pub waiting: u64,
     /// Bytes of host memory that the ledger counts, pinned ones among them.
     pub held: u64,
+    /// The most that it counted since the moment before.
+    pub held_peak: u64,
     /// Of these, for residencies.
     pub residencies: u64,
     /// Of these, by jobs in a stage: the stage, how many, their bytes.
@@ -59,6 +63,9 @@ pub struct Group {
     pub jobs: u64,
     /// What they hold, in bytes.
     pub bytes: u64,
+    /// How many of them are in the first, and how many in the second third of the stage's usual time: who has just begun has not touched
+    /// all that it was promised.
+    pub young: [u64; 2],
 }
 
 /// Somebody who holds something while nothing is done with it.
@@ -122,10 +129,14 @@ pub struct Series {
 pub struct Books {
     owners: HashMap<u64, Owner>,
     totals: BTreeMap<Space, u64>,
-    /// What was held in host memory, and until when, for the last changes: a sample takes a while, in which others go on.
-    held_until: VecDeque<(u64, u64)>,
+    /// What was held in a space, and until when, for the last changes: a sample takes a while, in which others go on.
+    held_until: VecDeque<(Space, u64, u64)>,
+    /// The most that was held in host memory since the last moment.
+    held_peak: u64,
     /// Stages that tell when they begin: what is granted waits until then.
     begin_told: HashMap<Arc<str>, ()>,
+    /// How long jobs were in each stage.
+    stage_times: HashMap<Arc<str>, VecDeque<u64>>,
     jobs_done: u64,
     reservations_done: u64,
     limit: Option<u64>,
@@ -262,6 +273,7 @@ impl Books {
             place: None,
         });
         let jobs_done = self.jobs_done;
+        let was = (owner.state, owner.stage.clone(), owner.since);
         let enter = |owner: &mut Owner, state| {
             if owner.state != state {
                 (owner.state, owner.since, owner.jobs_before) = (state, time, jobs_done);
@@ -315,13 +327,16 @@ impl Books {
                 if let Some(space) = Space::of(space) {
                     let before = owner.held.is_empty();
                     let total = self.totals.entry(space).or_default();
-                    if space == Space::Host && *delta < 0 {
+                    if *delta < 0 {
                         if self.held_until.len() == TIMES_KEPT {
                             self.held_until.pop_front();
                         }
-                        self.held_until.push_back((time, *total));
+                        self.held_until.push_back((space, time, *total));
                     }
                     *total = total.saturating_add_signed(*delta);
+                    if space == Space::Host {
+                        self.held_peak = self.held_peak.max(*total);
+                    }
                     let key = (space, class.clone());
                     let held = owner.held.entry(key.clone()).or_default();
                     *held = held.saturating_add_signed(*delta);
@@ -354,6 +369,15 @@ impl Books {
             }
             _ => {}
         }
+        if let (State::Running, Some(stage), since) = was
+            && owner.state == State::Resting
+        {
+            let times = self.stage_times.entry(stage).or_default();
+            if times.len() == STAGE_TIMES_KEPT {
+                times.pop_front();
+            }
+            times.push_back(time.saturating_sub(since));
+        }
         if let Some((state, Some(rest))) = rested
             && !owner.residency
             && (owner.state != state || owner.host() == 0)
@@ -381,22 +405,29 @@ impl Books {
         }
         // What has just been returned may still have been there when it was looked at, and what has just been granted may not: of
         // what was held meanwhile, the most.
-        let now = self.totals.get(&Space::Host).copied().unwrap_or(0);
-        let meanwhile = self.held_until.iter().filter(|(until, _)| *until >= sample.time).map(|(_, held)| *held).max();
-        self.held_until.clear();
+        let meanwhile = |of: Space| {
+            let then = self.held_until.iter().filter(|(space, until, _)| *space == of && *until >= sample.time);
+            let now = self.totals.get(&of).copied().unwrap_or(0);
+            then.map(|(.., held)| *held).fold(now, u64::max)
+        };
         let mut moment = Moment {
             time: sample.time,
             jobs_done: self.jobs_done,
             reservations_done: self.reservations_done,
-            held: meanwhile.unwrap_or(0).max(now),
+            held: meanwhile(Space::Host),
+            held_peak: self.held_peak.max(meanwhile(Space::Host)),
             limit: sample.ledger_limit.or(self.limit),
             ..Moment::default()
         };
-        for (space, bytes) in &self.totals {
+        for space in self.totals.keys() {
             if let Space::Device(number) = space {
-                moment.devices.push((*number, *bytes));
+                moment.devices.push((*number, meanwhile(*space)));
             }
         }
+        self.held_until.clear();
+        self.held_peak = self.totals.get(&Space::Host).copied().unwrap_or(0);
+        let usual: HashMap<&Arc<str>, u64> =
+            self.stage_times.iter().map(|(stage, times)| (stage, middle(times))).collect();
         for owner in self.owners.values() {
             let bytes = owner.host();
             moment.waiting += u64::from(owner.waits);
@@ -408,10 +439,21 @@ impl Books {
             } else if owner.ended {
                 moment.ended += bytes;
             } else if let Some(stage) = &owner.stage {
-                let groups = if owner.state == State::Running { &mut moment.running } else { &mut moment.queued };
+                let is_running = owner.state == State::Running;
+                let age = sample.time.saturating_sub(owner.since);
+                let third = match usual.get(stage) {
+                    _ if !is_running => 2,
+                    Some(usual) => (age.saturating_mul(3) / (*usual).max(1)).min(2),
+                    None => 0,
+                };
+                let young = [u64::from(third == 0), u64::from(third == 1)];
+                let groups = if is_running { &mut moment.running } else { &mut moment.queued };
                 match groups.iter_mut().find(|group| group.stage == *stage) {
-                    Some(group) => (group.jobs, group.bytes) = (group.jobs + 1, group.bytes + bytes),
-                    None => groups.push(Group { stage: stage.clone(), jobs: 1, bytes }),
+                    Some(group) => {
+                        (group.jobs, group.bytes) = (group.jobs + 1, group.bytes + bytes);
+                        group.young = [group.young[0] + young[0], group.young[1] + young[1]];
+                    }
+                    None => groups.push(Group { stage: stage.clone(), jobs: 1, bytes, young }),
                 }
             }
         }
@@ -480,6 +522,12 @@ fn rest(owner: &Owner) -> Option<Rest> {
         jobs_before: owner.jobs_before,
         kind,
     })
+}
+
+fn middle(times: &VecDeque<u64>) -> u64 {
+    let mut times: Vec<u64> = times.iter().copied().collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or(0)
 }
 
 fn remember(times: &mut VecDeque<u64>, time: u64) {

@@ -5,7 +5,7 @@ use plimsoll::Bytes;
 use super::books::{Moment, Rest, RestKind, Series};
 use super::causes::last_part;
 use super::statistics::{Trend, median, quantile};
-use super::{Finding, Verdict, View, live, signed, truth, unaccounted, uncounted_bytes};
+use super::{Finding, Verdict, View, live, signed, truth, unaccounted};
 
 /// A growth that is certain, goes on, and comes to something.
 fn growing(view: &View<'_>, y: impl Fn(&Moment) -> Option<f64>) -> Option<Trend> {
@@ -31,8 +31,10 @@ const PILE: f64 = 0.3;
 
 /// Memory that the ledger does not count grows.
 pub(super) fn leak(view: &View<'_>) -> Option<Finding> {
-    let heap =
-        worth_a_word(view, view.trend_of_unaccounted()).filter(|trend| trend.growth >= SWING * swing(view, trend));
+    let grows =
+        |trend: Option<Trend>| worth_a_word(view, trend).filter(|trend| trend.growth >= SWING * swing(view, trend));
+    // What doubles when it is full is taken in steps, and touched job by job.
+    let heap = grows(view.trend_of_unaccounted()).or_else(|| grows(view.trend_of_untouched_aside()));
     let files = growing(view, |m| Some(m.sample.process?.file_bytes as f64));
     let (trend, what) = match (heap, files) {
         (Some(heap), _) => (heap, "memory that the ledger does not count"),
@@ -84,7 +86,8 @@ const SWING: f64 = 0.25;
 fn swing(view: &View<'_>, trend: &Trend) -> f64 {
     let moments = view.x.iter().zip(&view.series.moments);
     let steady = moments.skip(view.series.moments.len() - view.steady().len());
-    let about: Vec<f64> = steady.filter_map(|(x, m)| Some(uncounted_bytes(m)? - trend.slope.value * x)).collect();
+    let left_over = view.left_over();
+    let about: Vec<f64> = steady.filter_map(|(x, m)| Some(left_over(m)? - trend.slope.value * x)).collect();
     quantile(about.iter().copied(), 0.95) - quantile(about.iter().copied(), 0.05)
 }
 

@@ -14,7 +14,8 @@ const Z_OVERALL: f64 = 2.576;
 const Z_LATE: f64 = 1.96;
 /// 98 %, two-sided: that the second half grows as well.
 const Z_STILL: f64 = 2.326;
-/// The interval's lower end must be at least this part of the slope.
+/// The interval's lower end must be at least this part of the slope: a growth that may as well be a third of what it seems is no guide to
+/// what to do.
 const CLEAR: f64 = 0.3;
 /// Growth that has slowed to less than this part of what it was has come to its end.
 const SLOWED: f64 = 0.6;
@@ -104,6 +105,22 @@ fn binned(points: &[(f64, f64)], q: f64) -> Vec<(f64, f64)> {
     points.chunks(size).filter(|bin| bin.len() * 2 > size).map(of).collect()
 }
 
+/// Points that a neighbourhood is made of, before and after.
+const NEIGHBOURS: usize = 4;
+/// So many standard deviations from its neighbourhood a point is no measurement (Hampel 1974).
+const OUTLYING: f64 = 6.0;
+
+/// Without what lies far from its neighbours: a reading that was torn, as when the ledger was asked before a job ended and the allocator
+/// after it, says nothing. What swings, swings for the neighbours too, and stays.
+fn without_torn(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let around = |at: usize| &points[at.saturating_sub(NEIGHBOURS)..points.len().min(at + NEIGHBOURS + 1)];
+    let off: Vec<f64> =
+        points.iter().enumerate().map(|(at, (_, y))| (y - median(around(at).iter().map(|p| p.1))).abs()).collect();
+    // How far neighbours usually are from each other; the steps of a line are part of it.
+    let usual = 1.4826 * median(off.iter().copied());
+    points.iter().zip(&off).filter(|(_, off)| **off <= OUTLYING * usual).map(|(point, _)| *point).collect()
+}
+
 /// How `y` grows over `x`, which never falls; `None` where there are too few points to say. Of neighbours the quantile `q`
 /// counts: the middle, or a higher one where what disturbs is on one side only.
 ///
@@ -112,6 +129,7 @@ pub fn trend(points: &[(f64, f64)], q: f64, exactly: bool) -> Option<Trend> {
     let (first, last) = (points.first()?.0, points.last()?.0);
     let steady_from = first + (last - first) * WARM_UP;
     let steady: Vec<(f64, f64)> = points.iter().copied().filter(|(x, _)| *x >= steady_from).collect();
+    let steady = if exactly { steady } else { without_torn(&steady) };
     let bins = binned(&steady, q);
     if bins.len() < POINTS_MIN {
         return None;

@@ -15,7 +15,7 @@ mod world;
 
 /// Runs for each kind of plant; `PLIMSOLL_SEEDS` asks for more.
 fn seeds() -> u64 {
-    std::env::var("PLIMSOLL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
+    std::env::var("PLIMSOLL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6)
 }
 
 type Kind = (&'static str, Verdict, fn(&mut Random) -> Plant);
@@ -50,8 +50,8 @@ const KINDS: [Kind; 22] = [
     ("ceiling", Verdict::Ceiling, |r| Plant::Ceiling { jobs: r.between(2.0, 2.4) }),
     ("retention", Verdict::AllocatorRetention, |_| Plant::Retention),
     ("fragmentation", Verdict::Fragmentation, |r| Plant::Fragmentation { part: r.between(0.5, 2.0) }),
-    ("uncounted first", Verdict::Uncounted, |r| Plant::Uncounted { stage: 0, part: r.between(0.25, 1.5) }),
-    ("uncounted second", Verdict::Uncounted, |r| Plant::Uncounted { stage: 1, part: r.between(0.5, 1.5) }),
+    ("uncounted first", Verdict::Uncounted, |r| Plant::Uncounted { stage: 0, part: r.scaled(0.1, 1.5) }),
+    ("uncounted second", Verdict::Uncounted, |r| Plant::Uncounted { stage: 1, part: r.scaled(0.1, 1.5) }),
     ("neighbour", Verdict::Neighbour, |r| Plant::Neighbour {
         left: r.between(0.01, 0.06),
         from: r.between(0.0, 0.4),
@@ -69,11 +69,11 @@ fn world(kind: &Kind, seed: u64) -> World {
         Plant::Ceiling { .. } => world.workers = world.workers.max(5),
         // What hangs is known by what others take, so some of them must have ended several times over.
         Plant::Hung { .. } => (world.workers, world.jobs) = (world.workers.min(4), world.jobs.max(120)),
-        // The moments at which all is touched are few where many jobs run, and must be met by some samples.
-        Plant::Uncounted { .. } => (world.workers, world.samples) = (world.workers.min(3), world.samples.max(500)),
         Plant::Retention => world.workers = world.workers.max(4),
         // Only jemalloc can tell it from retention.
         Plant::Fragmentation { .. } => world.heap = Heap::Jemalloc,
+        // Where only the kernel tells what is touched, it takes moments of rest to see what jobs hold beyond their word.
+        Plant::Uncounted { .. } if world.heap == Heap::Silent || world.gradual => world.rests = true,
         _ => {}
     }
     world

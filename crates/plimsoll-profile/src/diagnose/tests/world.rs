@@ -161,6 +161,10 @@ pub(super) struct World {
     /// How much sizes, times and what is read vary.
     pub(super) noise: f64,
     pub(super) samples: usize,
+    /// Buffers are allocated as they are filled, not all at once.
+    pub(super) gradual: bool,
+    /// Jobs come in eight bursts with rests between them.
+    pub(super) rests: bool,
     pub(super) seed: u64,
 }
 
@@ -192,6 +196,8 @@ impl World {
             seconds: [random.scaled(0.2, 30.0), random.between(0.2, 0.9)],
             noise: random.between(0.01, 0.25),
             samples: random.scaled(150.0, 900.0) as usize,
+            gradual: random.chance(0.3),
+            rests: false,
             seed,
         }
     }
@@ -264,7 +270,7 @@ impl<'w> Play<'w> {
         let world = self.world;
         let source = world.jobs as f64 * world.seconds[0] / world.workers as f64;
         match world.plant {
-            Plant::Bursts { .. } | Plant::Uncounted { .. } => source * 2.0,
+            _ if self.bursts().is_some() => source * 2.0,
             Plant::Backlog { factor } => source * (1.0 + factor) / 2.0,
             _ => source,
         }
@@ -313,11 +319,11 @@ impl<'w> Play<'w> {
         self.books
     }
 
-    /// In how many bursts jobs come, if they do. What jobs hold beyond their word shows only against moments without any.
+    /// In how many bursts jobs come, if they do.
     fn bursts(&self) -> Option<f64> {
         match self.world.plant {
             Plant::Bursts { count } => Some(count),
-            Plant::Uncounted { .. } => Some(8.0),
+            _ if self.world.rests => Some(8.0),
             _ => None,
         }
     }
@@ -499,10 +505,11 @@ impl<'w> Play<'w> {
         bytes
     }
 
-    /// What jobs have really touched: a stage touches its buffers over its first half.
-    fn touched(&self) -> f64 {
+    /// What jobs have really touched: a stage touches its buffers over its first half. `all`: as if it had touched all of them.
+    fn touched(&self, all: bool) -> f64 {
         let of = |job: &Job| {
-            let part = if job.running { ((self.now - job.began) / job.length * 2.0).clamp(0.0, 1.0) } else { 1.0 };
+            let part =
+                if job.running && !all { ((self.now - job.began) / job.length * 2.0).clamp(0.0, 1.0) } else { 1.0 };
             let before = if job.stage == 0 { 0.0 } else { self.world.bytes[0].min(job.held) };
             let more = match self.world.plant {
                 Plant::Uncounted { stage, part } if job.running && stage == job.stage => 1.0 + part,
@@ -516,7 +523,8 @@ impl<'w> Play<'w> {
     fn sample(&mut self) {
         let large = self.world.bytes[1];
         let base = 6e6 + large * 0.02;
-        let live = base + self.touched() + self.extra;
+        let live = base + self.touched(false) + self.extra;
+        let taken = if self.world.gradual { live } else { base + self.touched(true) + self.extra };
         self.peak = self.peak.max(live);
         // What is read wanders a little.
         self.drift = 0.9 * self.drift + self.random.between(-1.0, 1.0) * 0.004 * large;
@@ -536,15 +544,16 @@ impl<'w> Play<'w> {
         let allocator = match self.world.heap {
             Heap::Jemalloc => Some(AllocatorMemory {
                 name: "jemalloc".to_owned(),
-                allocated_bytes: live as u64,
-                active_bytes: Some((live + lost) as u64),
-                resident_bytes: Some(heap as u64),
+                allocated_bytes: taken as u64,
+                active_bytes: Some((taken + lost) as u64),
+                resident_bytes: Some((heap + taken - live) as u64),
                 metadata_bytes: Some(2_000_000),
                 ..AllocatorMemory::default()
             }),
             Heap::Glibc => Some(AllocatorMemory {
                 name: "glibc".to_owned(),
-                allocated_bytes: live as u64,
+                allocated_bytes: taken as u64,
+                mapped_bytes: Some((taken + kept + 1e6) as u64),
                 free_bytes: Some((kept + 1e6) as u64),
                 ..AllocatorMemory::default()
             }),
