@@ -411,6 +411,17 @@ fn alternatives_that_need_keys_of_their_own() {
     holds("a key is lost with its device", 1_220, &["lose", "restart", "take load"], world);
 }
 
+/// So many that one joins the load of another: with two jobs or three there are never more that go there than that have
+/// gone elsewhere. Then the device is lost with both of them on their way to it, and each goes by its other plan.
+#[test]
+fn a_load_that_others_have_joined_is_lost_with_its_device() {
+    let on = |class: Class| profile([(host(1).bytes(class, Bytes(1)), host(0))]);
+    let job = JobKind::new("job", on(B)).needing("key here").or(on(C)).needing("key there");
+    let budget = budget(3, 2).space(Space::device(1), Bytes(2)).bypass(1);
+    let world = keys_on_both(World::new(budget)).jobs(4, job).loses(Space::device(0));
+    holds("two go to one load, which is lost", 1, &["lose", "take load", "loaded"], world);
+}
+
 #[test]
 fn an_alternative_may_do_without_what_another_one_needs() {
     let slow = profile([(host(2), host(1)), (host(3), host(0))]);
