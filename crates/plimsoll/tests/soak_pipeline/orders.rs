@@ -91,7 +91,8 @@ impl Job {
             0 => Order::Fail(stage),
             1 => Order::Panic(stage),
             2 => Order::FailFirst(AGAIN, 1 + random.below(4) as u32),
-            3 => Order::OutOfMemory(AGAIN, 1 + random.below(2) as u32),
+            // In time, or so long that the stage is asked for less.
+            3 => Order::OutOfMemory(AGAIN, [1, 2, 12][random.below(3) as usize]),
             4 => Order::FailFirst(stage, 1),
             _ => Order::Nothing,
         };
