@@ -419,7 +419,7 @@ fn a_load_that_others_have_joined_is_lost_with_its_device() {
     let job = JobKind::new("job", on(B)).needing("key here").or(on(C)).needing("key there");
     let budget = budget(3, 2).space(Space::device(1), Bytes(2)).bypass(1);
     let world = keys_on_both(World::new(budget)).jobs(4, job).loses(Space::device(0));
-    holds("two go to one load, which is lost", 1, &["lose", "take load", "loaded"], world);
+    holds("two go to one load, which is lost", 680, &["lose", "take load", "loaded"], world);
 }
 
 #[test]
