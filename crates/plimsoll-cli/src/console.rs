@@ -28,6 +28,11 @@ pub fn print(text: impl Display) -> Result<(), Failure> {
     }
 }
 
+/// Whether standard error is a terminal, on which what was written can be written over.
+pub fn is_terminal() -> bool {
+    io::IsTerminal::is_terminal(&io::stderr())
+}
+
 /// Tells a person something on the way. Nobody to tell it to is no failure.
 pub fn note(style: Style, word: &str, text: impl Display) {
     let _ = writeln!(anstream::stderr().lock(), "{style}{word}{style:#}: {text}");

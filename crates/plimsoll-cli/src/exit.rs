@@ -24,6 +24,8 @@ pub enum Exit {
     OutOfBudget,
     /// A result could not be written.
     Output,
+    /// A simulated run did not come to its end, or a model does not give what was observed.
+    Unfinished,
     /// Ended by a signal; the number is the signal's.
     Interrupted(i32),
 }
@@ -37,6 +39,7 @@ impl Exit {
    4  bad input: missing, empty, unreadable, damaged
    5  out of budget: --memory is too small, or the machine's limit is
    6  output not written: no space, no permission
+   7  simulated: did not come to its end (out of memory, stuck, given up), or the model is outside of its tolerance
  130  interrupted (SIGINT, or a job cancelled over the socket), 143 ended (SIGTERM)";
 
     /// The process's exit code.
@@ -49,6 +52,7 @@ impl Exit {
             Self::BadInput => 4,
             Self::OutOfBudget => 5,
             Self::Output => 6,
+            Self::Unfinished => 7,
             // The shell's convention for a process that a signal ended.
             Self::Interrupted(signal) => 128_u8.saturating_add(u8::try_from(signal).unwrap_or(0)),
         }
@@ -64,6 +68,7 @@ impl Exit {
             Self::BadInput => "bad-input",
             Self::OutOfBudget => "out-of-budget",
             Self::Output => "output",
+            Self::Unfinished => "unfinished",
             Self::Interrupted(_) => "interrupted",
         }
     }
@@ -114,6 +119,7 @@ mod tests {
             Exit::BadInput,
             Exit::OutOfBudget,
             Exit::Output,
+            Exit::Unfinished,
             Exit::Interrupted(2),
         ];
         let documented: Vec<u8> =

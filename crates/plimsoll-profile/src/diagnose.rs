@@ -24,6 +24,7 @@ mod fit;
 mod growth;
 mod levels;
 pub mod statistics;
+mod unfinished;
 
 use std::fmt;
 
@@ -56,11 +57,13 @@ pub enum Verdict {
     Neighbour,
     /// Memory of a device that the ledger does not count grows with each job.
     CardLeak,
+    /// The run did not come to its end, and nothing else explains it.
+    Unfinished,
 }
 
 impl Verdict {
     /// All of them.
-    pub const ALL: [Verdict; 10] = [
+    pub const ALL: [Verdict; 11] = [
         Verdict::Healthy,
         Verdict::Ceiling,
         Verdict::Backlog,
@@ -71,6 +74,7 @@ impl Verdict {
         Verdict::Uncounted,
         Verdict::Neighbour,
         Verdict::CardLeak,
+        Verdict::Unfinished,
     ];
 
     /// The word for it.
@@ -86,6 +90,7 @@ impl Verdict {
             Verdict::Uncounted => "uncounted",
             Verdict::Neighbour => "neighbour",
             Verdict::CardLeak => "card leak",
+            Verdict::Unfinished => "unfinished",
         }
     }
 }
@@ -168,6 +173,7 @@ impl fmt::Display for Diagnosis {
 pub fn diagnose(series: &Series) -> Diagnosis {
     let view = View::of(series);
     let mut findings = causes::all(&view);
+    findings.extend(unfinished::find(series));
     // What grows will end the run, what stands costs, and a ceiling is what remains when nothing is wrong; among equals the
     // one that explains most. Pages that an allocator keeps are none of the ledger's bytes: where nothing sets the process's line,
     // they keep nobody waiting for them.
@@ -175,7 +181,7 @@ pub fn diagnose(series: &Series) -> Diagnosis {
     findings.sort_by_key(|finding| {
         let rank = match finding.verdict {
             Verdict::Leak | Verdict::Backlog | Verdict::StuckCharge | Verdict::CardLeak => 0,
-            Verdict::Neighbour => 1,
+            Verdict::Neighbour | Verdict::Unfinished => 1,
             Verdict::AllocatorRetention if !lined => 4,
             Verdict::Uncounted | Verdict::AllocatorRetention | Verdict::Fragmentation => 2,
             Verdict::Ceiling => 3,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use self::build::Builder;
-use crate::trace::{Event, Reader, TraceError};
+use crate::trace::{Event, Reader, RunEnd, TraceError};
 
 /// The most pieces that time is cut into.
 pub const BINS_MAX: usize = 1024;
@@ -42,6 +42,8 @@ pub struct Timeline {
     pub unknown: BTreeMap<Arc<str>, u64>,
     /// The last line was cut off: the run was killed while it wrote.
     pub torn: bool,
+    /// How the run ended, where the trace says so.
+    pub ended: Option<RunEnd>,
     /// When the first event happened.
     pub begin_ns: u64,
     /// When the last event happened.

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 
 use plimsoll::{Resource, observe};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// A longer line is no event. Names of jobs are the only part without a bound of its own.
@@ -144,10 +144,30 @@ pub enum What {
         /// Where in the source it asked, where that is known.
         place: Option<Arc<str>>,
     },
+    /// The run is a simulated one, made with this setting: what `plimsoll-sim` needs to make it again.
+    Simulated(serde_json::Value),
+    /// The run has ended, with all work `done` or in another way.
+    RunEnded(RunEnd),
     /// Something that says no more than its name, or that nobody here looks at: `admitted`, `paused`, `reaped`, `alarm`.
     Noted(Arc<str>),
     /// An event of a later version.
     Unknown(Arc<str>),
+}
+
+/// How a run ended, where its trace says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunEnd {
+    /// In a word: `done`, `out-of-memory`, `stuck`.
+    pub how: Arc<str>,
+    /// In a sentence.
+    pub text: Arc<str>,
+}
+
+impl RunEnd {
+    /// All that was to be done was done.
+    pub fn is_done(&self) -> bool {
+        &*self.how == "done"
+    }
 }
 
 /// Events of this version that are [`What::Noted`].
@@ -319,6 +339,8 @@ struct Line {
     late: bool,
     since_ns: Option<u64>,
     at: Option<String>,
+    setting: Option<serde_json::Value>,
+    text: Option<String>,
 }
 
 fn parse(text: &[u8], names: &mut Names) -> Result<Event, Fault> {
@@ -397,6 +419,11 @@ fn parse(text: &[u8], names: &mut Names) -> Result<Event, Fault> {
             since: line.since_ns.ok_or_else(|| missing("since_ns"))?,
             place: line.at.map(|at| names.share(at)),
         },
+        "simulated" => What::Simulated(line.setting.ok_or_else(|| missing("setting"))?),
+        "run_ended" => What::RunEnded(RunEnd {
+            how: names.share(line.how.ok_or_else(|| missing("how"))?),
+            text: line.text.unwrap_or_default().into(),
+        }),
         noted if NOTED.contains(&noted) => What::Noted(names.share(event)),
         _ => What::Unknown(names.share(event)),
     };

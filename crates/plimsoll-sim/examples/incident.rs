@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut long = workload;
     long.streams[0].proofs = 60;
     let budgets = sweep::budgets(&long, 12);
-    let curves = sweep::sweep(&long, &budgets, 50_000_000);
+    let curves = sweep::sweep(&long, &budgets, 50_000_000, &mut |_| ());
     for curve in &curves {
         print!("{:<22}", curve.policy);
         for point in &curve.points {

@@ -18,9 +18,11 @@ mod peers;
 mod plan;
 mod record;
 mod stats;
+mod timeline;
 mod trouble;
 
-pub use self::record::Sink;
+pub(crate) use self::peers::smallest_budget as smallest_peer_budget;
+pub use self::record::{Seen, Sink};
 pub use self::stats::{End, Outcome};
 pub use self::trouble::Trouble;
 use crate::Workload;
@@ -61,8 +63,10 @@ pub fn simulate<'a>(workload: &'a Workload, options: Options<'a>) -> Outcome {
         }
         _ => {
             let mut core = core::Core::new(workload, options, true);
-            let peers = peers::Peers::new(&mut core);
-            core.run(peers)
+            match peers::Peers::new(&mut core) {
+                Ok(peers) => core.run(peers),
+                Err(why) => core.refused(why),
+            }
         }
     }
 }
@@ -90,6 +94,21 @@ pub struct Options<'a> {
     pub events_max: u64,
     /// Is told of everything that happens, in the schema of traces. Memory grows with nothing else.
     pub timeline: Option<&'a mut dyn Sink>,
+    /// Is told now and then how far it is.
+    pub progress: Option<&'a mut dyn FnMut(&Progress)>,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Virtual time.
+    pub time: crate::Nanos,
+    /// How many things have happened.
+    pub events: u64,
+    /// Proofs that are done or lost.
+    pub proofs: u64,
+    /// Proofs that are not.
+    pub proofs_left: u64,
 }
 
 impl Options<'_> {
@@ -99,7 +118,7 @@ impl Options<'_> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { events_max: Self::EVENTS_MAX, timeline: None }
+        Self { events_max: Self::EVENTS_MAX, timeline: None, progress: None }
     }
 }
 

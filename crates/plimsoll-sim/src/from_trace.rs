@@ -4,6 +4,9 @@
 //! stage's times are the recorded ones, job by job. How many ran side by side says how many workers there are, slots say how many
 //! lanes and leases; what was held by others than jobs (keys, matrices) is held all the time. Limits are the trace's, where it
 //! tells them, and otherwise what was held at most: a replay can be held against what happened.
+//!
+//! Devices are alike: what a job held on the one it was given is what it needs on whichever it is given next. A simulated trace
+//! says also what policy it was made with, and so is replayed with it.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -14,9 +17,12 @@ use plimsoll_profile::trace::{Event, Reader, TraceError, What};
 use thiserror::Error;
 
 use crate::Nanos;
+use crate::Outcome;
 use crate::names::lasting;
 use crate::random::{Law, Times};
-use crate::workload::{Arrivals, Circuit, Machine, Policy, PolicyKind, Site, Stage, Stream, Take, Workload};
+use crate::workload::{
+    Arrivals, Circuit, Machine, Policy, PolicyKind, SIZE_MAX, Setting, Site, Stage, Stream, Take, Workload,
+};
 
 /// What a trace was turned into, and what to hold the replay against.
 #[derive(Clone, Debug)]
@@ -31,6 +37,20 @@ pub struct Replay {
     pub jobs: u64,
     /// Jobs that did not, and are left out.
     pub left_out: u64,
+    /// Host memory that the trace does not tell of, and the workload's machine has in its runtime.
+    hidden: u64,
+}
+
+impl Replay {
+    /// The time and the peak of a replay, as parts of the recorded ones.
+    pub fn compare(&self, outcome: &Outcome) -> (f64, f64) {
+        (outcome.time.0 as f64 / self.time.max(1) as f64, self.peak(outcome) as f64 / self.host_peak.max(1) as f64)
+    }
+
+    /// The most that was held in a replay, of what the trace tells of: by the ledger's word, where there is one.
+    pub fn peak(&self, outcome: &Outcome) -> u64 {
+        outcome.charged_peak.unwrap_or(outcome.host_peak).saturating_sub(self.hidden)
+    }
 }
 
 /// A trace cannot be turned into a workload.
@@ -43,12 +63,42 @@ pub enum ReplayError {
     /// No job in it came to its end.
     #[error("no job in it came to its end through stages that ran; record a run of a pipeline to its end")]
     Nothing,
+    /// An event of the ledger lies before the one above it.
+    #[error(
+        "line {line}: time goes back by {nanos} ns; one ledger's events are in order, so the trace is damaged here"
+    )]
+    Backwards {
+        /// The line, counted from one.
+        line: u64,
+        /// By how much.
+        nanos: u64,
+    },
+    /// More than any machine has.
+    #[error("line {line}: {what}; no machine has so much, so the trace is damaged here")]
+    Absurd {
+        /// The line, counted from one.
+        line: u64,
+        /// What.
+        what: String,
+    },
 }
+
+/// More devices than this are a slip.
+const DEVICES_MAX: u16 = 64;
+
+/// A name of each kind of job is told from others by its name up to this many kinds.
+const KINDS_MAX: usize = 64;
+
+/// What came at so many moments while a stage ran, one after another, has grown.
+const GROWS: u64 = 4;
 
 /// A job as it is read.
 #[derive(Default)]
 struct Way {
     submitted: u64,
+    order: u64,
+    /// Its name, without the number that it ends in.
+    name: String,
     granted_first: Option<u64>,
     held: Held,
     slots: BTreeMap<Arc<str>, u64>,
@@ -66,6 +116,8 @@ struct Lap {
     peak: Held,
     keep: Held,
     slots: Vec<Arc<str>>,
+    /// By class: at how many moments after the stage had begun there came more.
+    grew: BTreeMap<(Arc<str>, Place), (u64, u64)>,
 }
 
 impl Way {
@@ -84,8 +136,48 @@ impl Way {
     }
 }
 
-/// Bytes by class and space.
-type Held = BTreeMap<(Arc<str>, Arc<str>), u64>;
+/// Where bytes are; which device it was does not matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Host,
+    Pinned,
+    Device,
+}
+
+impl Place {
+    fn of(space: &str) -> Place {
+        match space {
+            "pinned" => Place::Pinned,
+            "host" => Place::Host,
+            _ => Place::Device,
+        }
+    }
+
+    fn space(self) -> Space {
+        match self {
+            Place::Host => Space::HOST,
+            Place::Pinned => Space::PINNED,
+            // Which one is the ledger's to choose again.
+            Place::Device => Space::device(0),
+        }
+    }
+}
+
+/// Bytes by class and place.
+type Held = BTreeMap<(Arc<str>, Place), u64>;
+
+/// What tells kinds of jobs apart: their stages, their names but for numbers, and the size of what they hold, by doublings.
+type Key = (Vec<Arc<str>>, String, u32);
+
+/// One job of a kind: when it was submitted and let in, and how long its stages took.
+#[derive(Clone, Debug)]
+struct Trip {
+    /// Numbers the jobs as they were submitted.
+    order: u64,
+    submitted: u64,
+    granted: u64,
+    times: Vec<Nanos>,
+}
 
 /// Jobs of one kind, summed up.
 #[derive(Default)]
@@ -93,9 +185,7 @@ struct Kind {
     first: Vec<Lap>,
     peaks: Vec<Held>,
     keeps: Vec<Held>,
-    times: Vec<Vec<Nanos>>,
-    submitted: Vec<u64>,
-    granted: Vec<u64>,
+    trips: Vec<Trip>,
 }
 
 /// Reads a trace and makes a workload of it.
@@ -105,8 +195,17 @@ struct Kind {
 /// If it is no trace, or no job in it came to its end.
 pub fn from_trace(input: impl BufRead) -> Result<Replay, ReplayError> {
     let mut book = Book::default();
-    for event in Reader::new(input)? {
-        book.event(&event?);
+    let mut reader = Reader::new(input)?;
+    while let Some(event) = reader.next() {
+        let (event, line) = (event?, reader.line());
+        // What is not of the ledger may be late.
+        if !matches!(event.what, What::Sampled(_) | What::Held { .. } | What::Noted(_) | What::Unknown(_)) {
+            if let Some(nanos) = book.now.checked_sub(event.time).filter(|nanos| *nanos > 0) {
+                return Err(ReplayError::Backwards { line, nanos });
+            }
+            book.now = event.time;
+        }
+        book.event(&event).map_err(|what| ReplayError::Absurd { line, what })?;
     }
     book.workload()
 }
@@ -114,7 +213,10 @@ pub fn from_trace(input: impl BufRead) -> Result<Replay, ReplayError> {
 #[derive(Default)]
 struct Book {
     ways: BTreeMap<u64, Way>,
-    kinds: BTreeMap<Vec<Arc<str>>, Kind>,
+    kinds: BTreeMap<Key, Kind>,
+    setting: Option<Setting>,
+    now: u64,
+    submitted: u64,
     /// Held by each owner that is no job, on the host.
     others: BTreeMap<u64, u64>,
     fixed: u64,
@@ -132,8 +234,16 @@ struct Book {
 }
 
 impl Book {
-    fn event(&mut self, event: &Event) {
+    /// Takes an event down; says what is more than any machine has.
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        absurd(event)?;
+        self.take(event);
+        Ok(())
+    }
+
+    fn take(&mut self, event: &Event) {
         match &event.what {
+            What::Simulated(setting) => self.setting = serde_json::from_value(setting.clone()).ok(),
             What::Resized { space, limit } => _ = self.limits.insert(space.clone(), *limit),
             What::ResizedSlots { slots, .. } => self.paced |= slots.starts_with("rope of"),
             _ => {}
@@ -148,17 +258,20 @@ impl Book {
                 *held = held.saturating_add_signed(*delta);
                 // What is held by others while jobs run; what was needed only before them is not.
                 if self.first.is_some() {
-                    self.fixed = self.fixed.max(self.others.values().sum());
+                    self.fixed = self.fixed.max(sum(self.others.values()));
                 }
             }
             return;
         }
         if let What::Submitted = event.what {
             self.first.get_or_insert_with(|| {
-                self.fixed = self.others.values().sum();
+                self.fixed = sum(self.others.values());
                 event.time
             });
-            self.ways.insert(subject.id, Way { submitted: event.time, ..Way::default() });
+            let name = subject.name.trim_end_matches(|c: char| c.is_ascii_digit() || ".-_# ".contains(c)).to_owned();
+            let order = self.submitted;
+            self.submitted += 1;
+            self.ways.insert(subject.id, Way { submitted: event.time, order, name, ..Way::default() });
             return;
         }
         if let What::Changed { space, delta, .. } = &event.what
@@ -185,10 +298,17 @@ impl Book {
                 }
             }
             What::Changed { class, space, delta, .. } => {
-                let key = (class.clone(), space.clone());
-                let held = way.held.entry(key).or_default();
+                let key = (class.clone(), Place::of(space));
+                let held = way.held.entry(key.clone()).or_default();
                 *held = held.saturating_add_signed(*delta);
                 way.note_held();
+                if let Some(lap) =
+                    way.lap().filter(|lap| lap.began.is_some_and(|began| began < event.time) && *delta > 0)
+                {
+                    let (moments, last) = lap.grew.entry(key).or_default();
+                    *moments += u64::from(*moments == 0 || *last < event.time);
+                    *last = event.time;
+                }
                 if space.starts_with("device") {
                     let (now, peak) = self.devices.entry(space.clone()).or_default();
                     *now = now.saturating_add_signed(*delta);
@@ -224,7 +344,13 @@ impl Book {
                     }
                 }
             }
-            What::StageRetried | What::Restarted | What::Withdrawn | What::Refused => way.failed = true,
+            // What is done again is done once in a replay, unless it fails there too.
+            What::StageRetried => {
+                let on_worker = way.stages.pop().is_some_and(|lap| lap.place.as_deref() == Some("worker"));
+                self.workers.0 = self.workers.0.saturating_sub(u64::from(on_worker));
+            }
+            What::Restarted => way.stages.clear(),
+            What::Withdrawn | What::Refused => way.failed = true,
             What::Finished { how, .. } => way.failed |= **how != *"result",
             What::Ended => {
                 let way = self.ways.remove(&subject.id).expect("found above");
@@ -247,18 +373,22 @@ impl Book {
             return;
         }
         self.jobs += 1;
-        let key = way.stages.iter().map(|lap| lap.name.clone()).collect();
-        let kind = self.kinds.entry(key).or_default();
+        let stages: Vec<Arc<str>> = way.stages.iter().map(|lap| lap.name.clone()).collect();
+        let most = way.stages.iter().map(|lap| sum(lap.peak.values())).max().unwrap_or(0);
+        let size = most.max(1).ilog2();
+        let named = (stages.clone(), way.name, size);
+        // Where every job has a name of its own, names tell no kinds.
+        let is_known = self.kinds.len() < KINDS_MAX || self.kinds.contains_key(&named);
+        let kind = self.kinds.entry(if is_known { named } else { (stages, String::new(), size) }).or_default();
         if kind.first.is_empty() {
             kind.first = way.stages.clone();
-            kind.times = vec![Vec::new(); way.stages.len()];
             kind.peaks = vec![BTreeMap::new(); way.stages.len()];
             kind.keeps = vec![BTreeMap::new(); way.stages.len()];
         }
-        kind.submitted.push(way.submitted);
-        kind.granted.push(way.granted_first.unwrap_or(way.submitted));
+        let times = way.stages.iter().map(|lap| Nanos(lap.took.unwrap_or(0))).collect();
+        let granted = way.granted_first.unwrap_or(way.submitted);
+        kind.trips.push(Trip { order: way.order, submitted: way.submitted, granted, times });
         for (at, lap) in way.stages.into_iter().enumerate() {
-            kind.times[at].push(Nanos(lap.took.unwrap_or(0)));
             for (most, of) in [(&mut kind.peaks[at], lap.peak), (&mut kind.keeps[at], lap.keep)] {
                 for (class, bytes) in of {
                     let most = most.entry(class).or_default();
@@ -273,38 +403,88 @@ impl Book {
         let devices = self.devices.keys().chain(self.slots.keys()).filter_map(|name| device_of(name)).max();
         let lanes = self.slots.iter().filter(|entry| entry.0.starts_with("lane")).map(|entry| entry.1.1).max();
         let limit = self.limits.get("host").copied().unwrap_or(self.host_peak).max(self.host_peak);
+        let setting = self.setting.as_ref();
+        // Of a simulated run all is known that decides; of a real one its ledger's limits.
+        let policy = setting.and_then(Setting::policy);
+        let hidden = setting.filter(|_| policy.is_some()).map_or(0, |setting| setting.runtime_bytes.min(SIZE_MAX));
+        let pacing = if self.paced { Default::default() } else { plimsoll::pipeline::Pacing::Unpaced };
+        let bypass = plimsoll::Budget::DEFAULT_BYPASS;
+        let of_ledger = PolicyKind::Plimsoll { budget: limit, pacing, bypass, urgent_reserve: 0 };
+        let policy = policy.unwrap_or_else(|| Policy::new(of_ledger));
+        let memory =
+            setting.map_or(limit, |setting| setting.host_bytes.min(SIZE_MAX)).max(limit.saturating_add(hidden)).max(1);
         let machine = Machine {
-            memory: limit.max(1),
+            memory,
             others: 0,
-            runtime: self.fixed,
-            pinned: limit,
-            workers: self.workers.1.max(1),
+            runtime: self.fixed.saturating_add(hidden),
+            pinned: memory,
+            workers: setting.map_or(self.workers.1, |setting| setting.workers).clamp(1, WORKERS_MAX),
             slowdown_ppb: 0,
             pcie: u64::MAX,
             devices: devices.map_or(0, |most| most + 1),
             device_memory: self.devices.values().map(|entry| entry.1).max().unwrap_or(0),
-            lanes: lanes.unwrap_or(1).max(1),
+            lanes: setting.map_or(lanes.unwrap_or(1), |setting| setting.lanes).clamp(1, LANES_MAX),
         };
-        let pacing = if self.paced { Default::default() } else { plimsoll::pipeline::Pacing::Unpaced };
         let (mut circuits, mut streams) = (Vec::new(), Vec::new());
-        for (number, kind) in self.kinds.values().enumerate() {
-            circuits.push(circuit(number, kind, &self.slots));
-            let arrivals = arrivals(kind, first);
-            streams.push(Stream { circuit: number, arrivals, proofs: kind.submitted.len() as u64 });
+        let (slots, mut kinds) = (self.slots, self.kinds);
+        for (number, ((_, name, _), kind)) in kinds.iter_mut().enumerate() {
+            // In the order in which they came, whichever ended first.
+            kind.trips.sort_by_key(|trip| trip.order);
+            let mut circuit = circuit(number, name, kind, &slots);
+            let ranked = setting.and_then(|setting| setting.circuits.iter().find(|circuit| circuit.name == *name));
+            if let Some(ranked) = ranked {
+                (circuit.priority, circuit.urgent) = (ranked.priority, ranked.urgent);
+            }
+            circuits.push(circuit);
+            let arrivals = arrivals(&kind.trips, first);
+            streams.push(Stream { circuit: number, arrivals, proofs: kind.trips.len() as u64 });
         }
-        let policy =
-            PolicyKind::Plimsoll { budget: limit, pacing, bypass: plimsoll::Budget::DEFAULT_BYPASS, urgent_reserve: 0 };
         let workload = Workload {
-            name: "a recorded run".into(),
+            name: setting.map_or_else(|| "a recorded run".into(), |setting| setting.workload.clone()),
             machine,
             residencies: Vec::new(),
             circuits,
             streams,
-            policy: Policy::new(policy),
+            policy,
             seed: 0,
         };
-        let time = self.last - first;
-        Ok(Replay { workload, time, host_peak: self.host_peak, jobs: self.jobs, left_out: self.left_out })
+        let time = self.last.saturating_sub(first);
+        Ok(Replay { workload, time, host_peak: self.host_peak, jobs: self.jobs, left_out: self.left_out, hidden })
+    }
+}
+
+const WORKERS_MAX: u64 = 4096;
+const LANES_MAX: u64 = 64;
+
+fn sum<'a>(of: impl Iterator<Item = &'a u64>) -> u64 {
+    of.fold(0, |sum, bytes| sum.saturating_add(*bytes))
+}
+
+/// What an event says that cannot be, in words.
+fn absurd(event: &Event) -> Result<(), String> {
+    let many = |what: &str, name: &str| match device_of(name) {
+        Some(device) if device >= DEVICES_MAX => Err(format!("{what} {name:?}")),
+        _ => Ok(()),
+    };
+    let large = |bytes: u64| match bytes {
+        SIZE_MAX.. => Err(format!("{bytes} bytes")),
+        _ => Ok(()),
+    };
+    match &event.what {
+        What::Changed { space, delta, held, .. } => {
+            many("the space", space)?;
+            large(delta.unsigned_abs().max(*held))
+        }
+        What::Resized { space, limit } => {
+            many("the space", space)?;
+            // A limit may be as good as none.
+            large((*limit).min(SIZE_MAX - 1))
+        }
+        What::ChangedSlots { slots, held, .. } => {
+            many("slots", slots)?;
+            large(*held)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -313,33 +493,32 @@ fn device_of(name: &str) -> Option<u16> {
     ["device", "lane", "lease"].iter().find_map(|kind| name.strip_prefix(kind)?.parse().ok())
 }
 
-fn space_of(name: &str) -> Space {
-    match name {
-        "pinned" => Space::PINNED,
-        "host" => Space::HOST,
-        // Which one is the ledger's to choose again.
-        _ => Space::device(0),
+/// When jobs came, from the first on. A job that was submitted as soon as the one before it was let in, and that one had waited, was
+/// pulled: sources of many jobs do so. When it came nobody knows, but for that it was not before the one before it.
+fn arrivals(trips: &[Trip], first: u64) -> Arrivals {
+    let span = trips[trips.len() - 1].submitted - trips[0].submitted;
+    // A thread needs a moment to submit the next one.
+    let moment = span / (8 * trips.len() as u64);
+    let mut times = Vec::with_capacity(trips.len());
+    let mut came = trips[0].submitted - first;
+    for (at, trip) in trips.iter().enumerate() {
+        let pulled = at.checked_sub(1).map(|before| &trips[before]).is_some_and(|before| {
+            let waited = before.granted - before.submitted > moment || before.submitted - first <= moment && at == 1;
+            waited && trip.submitted.saturating_sub(before.granted) <= moment
+        });
+        if !pulled {
+            came = trip.submitted - first;
+        }
+        times.push(Nanos(came));
+    }
+    if times.iter().all(|time| *time == times[0]) && times[0] == Nanos(0) {
+        Arrivals::Batch
+    } else {
+        Arrivals::At(times)
     }
 }
 
-/// All at once where each job was submitted as soon as the one before it was let in, as sources of many jobs do.
-fn arrivals(kind: &Kind, first: u64) -> Arrivals {
-    let mut order: Vec<usize> = (0..kind.submitted.len()).collect();
-    order.sort_by_key(|at| (kind.submitted[*at], kind.granted[*at]));
-    let span = kind.submitted[order[order.len() - 1]] - kind.submitted[order[0]];
-    let mean = span / (order.len() as u64).max(1);
-    let pulled = |pair: &&[usize]| {
-        let (before, after) = (pair[0], pair[1]);
-        kind.submitted[after].saturating_sub(kind.granted[before]) <= mean / 4
-    };
-    let soon = order.windows(2).filter(pulled).count();
-    if 10 * soon >= 7 * (order.len() - 1) {
-        return Arrivals::Batch;
-    }
-    Arrivals::At(order.into_iter().map(|at| Nanos(kind.submitted[at] - first)).collect())
-}
-
-fn circuit(number: usize, kind: &Kind, slots: &BTreeMap<Arc<str>, (u64, u64)>) -> Circuit {
+fn circuit(number: usize, name: &str, kind: &Kind, slots: &BTreeMap<Arc<str>, (u64, u64)>) -> Circuit {
     let mut before: Held = BTreeMap::new();
     let mut stages = Vec::new();
     for (at, lap) in kind.first.iter().enumerate() {
@@ -357,10 +536,11 @@ fn circuit(number: usize, kind: &Kind, slots: &BTreeMap<Arc<str>, (u64, u64)>) -
         for (key, &most) in peak {
             let brought = before.get(key).copied().unwrap_or(0);
             let kept = keep.get(key).copied().unwrap_or(0);
-            let class = Class::new(lasting(&key.0), space_of(&key.1));
+            let class = Class::new(lasting(&key.0), key.1.space());
+            let grows = key.1 != Place::Device && lap.grew.get(key).is_some_and(|grew| grew.0 >= GROWS);
             let mut take = |bytes: u64, scratch: bool| {
                 if bytes > 0 {
-                    takes.push(Take { class, bytes, grows: false, scratch });
+                    takes.push(Take { class, bytes, grows, scratch });
                 }
             };
             if kept >= brought {
@@ -376,7 +556,7 @@ fn circuit(number: usize, kind: &Kind, slots: &BTreeMap<Arc<str>, (u64, u64)>) -
             name: lasting(&lap.name),
             on,
             at_most: tie.and_then(|name| slots.get(name)).map(|entry| entry.1.max(1)),
-            time: Times::new(&Law::Recorded(kind.times[at].clone())),
+            time: Times::new(&Law::Recorded(kind.trips.iter().map(|trip| trip.times[at]).collect())),
             pcie: 0,
             bandwidth_ppm: 0,
             takes,
@@ -384,7 +564,11 @@ fn circuit(number: usize, kind: &Kind, slots: &BTreeMap<Arc<str>, (u64, u64)>) -
             failing_ppb: 0,
         });
     }
-    let name = if number == 0 { "job".to_owned() } else { format!("job {}", number + 1) };
+    let name = match (name, number) {
+        ("", 0) => "job".to_owned(),
+        ("", _) => format!("job {}", number + 1),
+        (name, _) => name.to_owned(),
+    };
     Circuit {
         name: Arc::from(lasting(&name)),
         parts: 1,

@@ -11,9 +11,11 @@ pub mod policies;
 pub mod random;
 pub mod search;
 pub mod sweep;
+mod trace_file;
 mod units;
 pub mod workload;
 
-pub use engine::{End, Options, Outcome, Sink, Trouble, simulate, simulate_troubled};
+pub use engine::{End, Options, Outcome, Progress, Seen, Sink, Trouble, simulate, simulate_troubled};
+pub use trace_file::record;
 pub use units::Nanos;
 pub use workload::{Workload, WorkloadError};

@@ -3,12 +3,19 @@
 //! Each answer is given twice: worked out from the shipped certificate and the pacer's formulas (Erlang's loss formula among
 //! them), and simulated.
 
+mod asked;
+mod together;
+
+use std::cell::RefCell;
+
 use plimsoll::pipeline::Certificate;
 use plimsoll::pipeline::pacing::{Pacer, Pacing, Rope, Work};
 use plimsoll::{Budget, Bytes, Space};
 
+use self::asked::Asked;
+pub use self::together::Together;
 use crate::engine::ours::{budget, layout, profile};
-use crate::engine::{End, Options, Outcome, simulate};
+use crate::engine::{End, Options, Outcome, Progress, simulate};
 use crate::workload::{Policy, PolicyKind, Site, Workload};
 
 /// What the planner says.
@@ -22,8 +29,12 @@ pub struct Plan {
     pub budget: u64,
     /// What it reaches, each circuit by itself, as the formulas say.
     pub circuits: Vec<Forecast>,
-    /// What it reaches all together, simulated.
+    /// What it reaches all together, as the formulas say.
+    pub together: Option<Together>,
+    /// The same, simulated.
     pub simulated: Outcome,
+    /// Of how many proofs in all the simulations are, where that is fewer than the workload asks for.
+    pub shortened: Option<u64>,
     /// What holds it up, in words.
     pub bottleneck: String,
     /// What would change it.
@@ -39,8 +50,16 @@ pub struct Forecast {
     pub circuit: String,
     /// The certificate: smallest limits, backlogs, peaks.
     pub certificate: Certificate,
-    /// Seconds a proof in steady state.
+    /// Seconds a proof in steady state, of as many as are asked for.
     pub seconds_per_proof: Option<f64>,
+    /// Seconds a proof in steady state if as many as possible are asked for.
+    pub alone: Option<f64>,
+    /// What is asked for is less than the machine could do.
+    pub by_asking: Option<String>,
+    /// Seconds that a proof takes at least.
+    pub latency: f64,
+    /// How many times slower what competes for memory bandwidth becomes.
+    pub(crate) stretch: f64,
     /// What is held of host memory on average, residencies and runtime included.
     pub host_expected: Option<u64>,
     /// Jobs in progress.
@@ -64,13 +83,19 @@ pub struct Change {
     pub saves: f64,
 }
 
-/// The smallest budget with which every circuit gets through, alone.
+/// The smallest budget with which every circuit gets through, alone: also beside what is set aside for urgent jobs, where it is
+/// not urgent.
 pub fn smallest_budget(workload: &Workload) -> u64 {
+    let reserve = match workload.policy.kind {
+        PolicyKind::Plimsoll { urgent_reserve, .. } => urgent_reserve,
+        _ => 0,
+    };
     let each = workload.circuits.iter().enumerate().map(|(at, circuit)| {
         let needs: u64 = circuit.needs.iter().map(|need| workload.residencies[*need].bytes).sum();
         let certificate = Certificate::new(&profile(workload, at, 0), &Budget::new());
         let host = certificate.smallest_spaces.iter().find(|entry| entry.0 == Space::HOST);
-        host.map_or(0, |entry| entry.1.0) + needs
+        let others = if circuit.urgent { 0 } else { reserve };
+        host.map_or(0, |entry| entry.1.0) + needs + others
     });
     each.max().unwrap_or(0) + workload.machine.runtime
 }
@@ -79,13 +104,34 @@ pub fn smallest_budget(workload: &Workload) -> u64 {
 fn with_budget(workload: &Workload, budget: u64) -> Workload {
     let mut workload = workload.clone();
     workload.policy = match workload.policy.kind {
-        PolicyKind::Plimsoll { pacing, bypass, urgent_reserve, .. } => Policy {
-            kind: PolicyKind::Plimsoll { budget, pacing, bypass, urgent_reserve: urgent_reserve.min(budget / 2) },
-            ..workload.policy.clone()
-        },
+        PolicyKind::Plimsoll { pacing, bypass, urgent_reserve, .. } => {
+            Policy { kind: PolicyKind::Plimsoll { budget, pacing, bypass, urgent_reserve }, ..workload.policy.clone() }
+        }
         _ => Policy::plimsoll(budget),
     };
     workload
+}
+
+/// More jobs than this say nothing new, and each plan is a score of simulations.
+const JOBS_MAX: u64 = 20_000;
+
+/// The same with fewer proofs, as many of each stream in proportion; and how many, if that is fewer.
+fn shortened(workload: &Workload) -> (Workload, Option<u64>) {
+    let jobs = |stream: &crate::workload::Stream| {
+        u128::from(stream.proofs) * u128::from(workload.circuits[stream.circuit].parts)
+    };
+    let all: u128 = workload.streams.iter().map(jobs).sum();
+    let mut workload = workload.clone();
+    if all <= u128::from(JOBS_MAX) {
+        return (workload, None);
+    }
+    for stream in &mut workload.streams {
+        // Enough for a steady state, even of proofs of many parts.
+        let fewer = (u128::from(stream.proofs) * u128::from(JOBS_MAX)).div_ceil(all) as u64;
+        stream.proofs = fewer.max(stream.proofs.min(4));
+    }
+    let proofs = workload.streams.iter().map(|stream| stream.proofs).sum();
+    (workload, Some(proofs))
 }
 
 /// What the formulas say of a circuit of a workload under our own policy.
@@ -139,13 +185,43 @@ pub fn forecast(workload: &Workload, at: usize) -> Forecast {
         stretch = (stretch + next) / 2.0;
     }
     let work = work.filter(|_| certificate.makes_progress());
+    let alone = work.as_ref().map(|work| f64::from(circuit.parts) / work.rate);
+    // A proof's parts go through everything beside each other, but one after another through the slowest station.
+    let path: f64 = circuit
+        .stages
+        .iter()
+        .map(|stage| {
+            let slowed = if stage.bandwidth_ppm > 0 { stretch } else { 1.0 };
+            (stage.time.mean() + workload.machine.transfer(stage.pcie).0) as f64 * 1e-9 * slowed
+        })
+        .sum();
+    let latency = path + alone.unwrap_or(0.0) * (1.0 - 1.0 / f64::from(circuit.parts));
+    let asked = asked::of(workload, at);
+    let asked_seconds = match asked {
+        Asked::Plenty => 0.0,
+        Asked::AtATime(proofs) => latency / proofs as f64,
+        Asked::EverySeconds(seconds) => seconds,
+    };
+    let by_asking = alone.filter(|alone| asked_seconds > 1.02 * alone).map(|alone| match asked {
+        Asked::AtATime(1) => format!("one proof is asked for at a time; the machine could do one every {alone:.2} s"),
+        Asked::AtATime(proofs) => {
+            format!("{proofs} proofs are asked for at a time; with more the machine could do one every {alone:.2} s")
+        }
+        _ => format!("arrivals, one every {asked_seconds:.2} s; the machine could do one every {alone:.2} s"),
+    });
     let held = |work: &Work| {
         let host = work.expected.iter().find(|entry| entry.0 == Space::HOST);
-        host.map(|entry| entry.1.0 + needs + workload.machine.runtime)
+        // Little's law: so much less is under way.
+        let part = alone.map_or(1.0, |alone| (alone / asked_seconds.max(alone)).min(1.0));
+        host.map(|entry| (entry.1.0 as f64 * part) as u64 + needs + workload.machine.runtime)
     };
     Forecast {
         circuit: circuit.name.to_string(),
-        seconds_per_proof: work.as_ref().map(|work| f64::from(circuit.parts) / work.rate),
+        seconds_per_proof: alone.map(|alone| alone.max(asked_seconds)),
+        alone,
+        by_asking,
+        latency,
+        stretch,
         host_expected: work.as_ref().and_then(held),
         jobs: work.as_ref().map(|work| work.jobs),
         drum: work.as_ref().map(|work| work.drum),
@@ -158,9 +234,14 @@ pub fn forecast(workload: &Workload, at: usize) -> Forecast {
     }
 }
 
-/// Plans a workload with a budget. `events_max` bounds each simulation.
-pub fn plan(workload: &Workload, budget: u64, events_max: u64) -> Plan {
-    let run = |workload: &Workload| simulate(workload, Options { events_max, timeline: None });
+/// Plans a workload with a budget. `events_max` bounds each simulation, and `progress` is told how far each is.
+pub fn plan(workload: &Workload, budget: u64, events_max: u64, progress: &mut dyn FnMut(&Progress)) -> Plan {
+    let (workload, shortened) = &shortened(workload);
+    let progress = RefCell::new(progress);
+    let run = |workload: &Workload| {
+        let mut told = |now: &Progress| (progress.borrow_mut())(now);
+        simulate(workload, Options { events_max, progress: Some(&mut told), timeline: None })
+    };
     let smallest = smallest_budget(workload);
     let whole = workload.machine.memory - workload.machine.others;
     let now = with_budget(workload, budget);
@@ -181,7 +262,8 @@ pub fn plan(workload: &Workload, budget: u64, events_max: u64) -> Plan {
     });
     let forecasts: Vec<Forecast> = (0..workload.circuits.len()).map(|at| forecast(&now, at)).collect();
     let changes = changes(&now, budget, &simulated, &run);
-    let bottleneck = bottleneck(&now, &forecasts, &simulated);
+    let together = together::forecast(&now, &forecasts);
+    let bottleneck = bottleneck(&now, &forecasts, together.as_ref(), &simulated);
     let mut settings = vec![
         ("budget", Bytes(budget.saturating_sub(workload.machine.runtime)).to_string()),
         ("pacing", "Pacing::Auto (nothing to set)".to_owned()),
@@ -196,7 +278,18 @@ pub fn plan(workload: &Workload, budget: u64, events_max: u64) -> Plan {
                 .push(("work in progress it settles on", format!("{}: {jobs} jobs, ropes {tokens:?}", circuit.name)));
         }
     }
-    Plan { smallest_budget: smallest, enough, budget, circuits: forecasts, simulated, bottleneck, changes, settings }
+    Plan {
+        smallest_budget: smallest,
+        enough,
+        budget,
+        circuits: forecasts,
+        together,
+        simulated,
+        shortened: *shortened,
+        bottleneck,
+        changes,
+        settings,
+    }
 }
 
 fn changes(now: &Workload, budget: u64, simulated: &Outcome, run: &dyn Fn(&Workload) -> Outcome) -> Vec<Change> {
@@ -229,13 +322,16 @@ fn changes(now: &Workload, budget: u64, simulated: &Outcome, run: &dyn Fn(&Workl
     tried.into_iter().map(change).collect()
 }
 
-fn bottleneck(workload: &Workload, forecasts: &[Forecast], simulated: &Outcome) -> String {
+fn bottleneck(workload: &Workload, forecasts: &[Forecast], together: Option<&Together>, simulated: &Outcome) -> String {
     match &simulated.end {
         End::Done => {}
         End::Refused { why } => return format!("nothing runs: {why}"),
-        other => return format!("it does not get through: {other:?}"),
+        _ => return format!("it does not get through: {}", simulated.in_words()),
     }
     let of = |forecast: &Forecast| match (forecast.drum, forecast.by_memory) {
+        _ if forecast.by_asking.is_some() => {
+            format!("{}: {}", forecast.circuit, forecast.by_asking.as_deref().unwrap_or_default())
+        }
         (_, true) => format!(
             "{}: memory. The jobs that fit make fewer than the machine could; {} would be next",
             forecast.circuit,
@@ -253,6 +349,10 @@ fn bottleneck(workload: &Workload, forecasts: &[Forecast], simulated: &Outcome) 
         (None, _) => format!("{}: {}", forecast.circuit, obstacles(forecast)),
     };
     let mut text: Vec<String> = forecasts.iter().map(of).collect();
+    if let Some(together) = together.filter(|_| forecasts.len() > 1) {
+        text.insert(0, format!("all together: {}", together.by));
+        text[1].insert_str(0, "each alone: ");
+    }
     if workload.machine.devices > 0 && workload.circuits.iter().any(|c| c.stages.iter().any(|s| s.on == Site::Device)) {
         text.push(format!("the devices compute {:.0} % of the time", 100.0 * simulated.device_busy));
     }

@@ -67,6 +67,11 @@ pub trait Policy {
         grants.push(Grant::Grown(job));
     }
 
+    /// So many bytes of a job are gone. Only a policy that counts as it goes cares.
+    fn shrink(&mut self, job: JobId, bytes: u64) {
+        let _ = (job, bytes);
+    }
+
     /// A job has got to a point.
     fn at(&mut self, job: JobId, point: Point, now: u64, grants: &mut Vec<Grant>);
 

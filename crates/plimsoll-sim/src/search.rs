@@ -55,7 +55,7 @@ pub fn search(first: u64, worlds: u64, mut progress: impl FnMut(&Findings)) -> F
 /// One world: what it came to, how often a waiting admission was passed at most, and what broke.
 pub fn run(seed: u64) -> (Outcome, u32, Option<String>) {
     let (workload, mut trouble) = world(seed);
-    let outcome = simulate_troubled(&workload, Options { events_max: 200_000, timeline: None }, &mut trouble);
+    let outcome = simulate_troubled(&workload, Options { events_max: 200_000, ..Options::default() }, &mut trouble);
     let broken = trouble.broken.take().or_else(|| match &outcome.end {
         End::Done => None,
         End::Refused { why } if trouble.may_refuse => {

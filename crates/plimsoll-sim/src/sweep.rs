@@ -2,7 +2,7 @@
 
 use plimsoll::pipeline::pacing::Pacing;
 
-use crate::engine::{End, Options, simulate};
+use crate::engine::{End, Options, Progress, simulate};
 use crate::policies::Return;
 use crate::workload::{Policy, PolicyKind, Workload};
 
@@ -42,21 +42,23 @@ pub fn budgets(workload: &Workload, steps: u32) -> Vec<u64> {
     budgets
 }
 
-/// The curves of all policies, ours first.
-pub fn sweep(workload: &Workload, budgets: &[u64], events_max: u64) -> Vec<Curve> {
+/// The curves of all policies, ours first. `events_max` bounds each simulation, and `progress` is told how far each is.
+pub fn sweep(workload: &Workload, budgets: &[u64], events_max: u64, progress: &mut dyn FnMut(&Progress)) -> Vec<Curve> {
+    let progress = std::cell::RefCell::new(progress);
     let run = |kind: PolicyKind| {
         let mut workload = workload.clone();
         workload.policy = Policy { kind, ..workload.policy.clone() };
-        simulate(&workload, Options { events_max, timeline: None })
+        let mut told = |now: &Progress| (progress.borrow_mut())(now);
+        simulate(&workload, Options { events_max, progress: Some(&mut told), timeline: None })
     };
     let seconds = |outcome: &crate::Outcome| (outcome.end == End::Done).then_some(outcome.seconds_per_proof_steady);
     let mut curves = Vec::new();
-    let (pacing, bypass) = match workload.policy.kind {
-        PolicyKind::Plimsoll { pacing, bypass, .. } => (pacing, bypass),
-        _ => (Pacing::Auto, plimsoll::Budget::DEFAULT_BYPASS),
+    let (pacing, bypass, urgent_reserve) = match workload.policy.kind {
+        PolicyKind::Plimsoll { pacing, bypass, urgent_reserve, .. } => (pacing, bypass, urgent_reserve),
+        _ => (Pacing::Auto, plimsoll::Budget::DEFAULT_BYPASS, 0),
     };
     let by_budget: [(&'static str, &dyn Fn(u64) -> PolicyKind); 5] = [
-        ("plimsoll", &|budget| PolicyKind::Plimsoll { budget, pacing, bypass, urgent_reserve: 0 }),
+        ("plimsoll", &|budget| PolicyKind::Plimsoll { budget, pacing, bypass, urgent_reserve }),
         ("optimistic-budget", &|budget| PolicyKind::OptimisticBudget { budget, gap: 0 }),
         ("strict-fifo", &|budget| PolicyKind::StrictFifo { budget }),
         ("reserve-or-fail", &|budget| PolicyKind::ReserveOrFail { budget }),

@@ -47,6 +47,9 @@ impl FromStr for Nanos {
         let wrong =
             |fault: &str| format!("{text:?} {fault}; write for example \"3.65 s\", \"15 ms\", \"2 min\" or \"1 h\"");
         let trimmed = text.trim();
+        if trimmed.starts_with('-') {
+            return Err(wrong("is negative"));
+        }
         let digits = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
         let (number, unit) = (&trimmed[..digits], trimmed[digits..].trim());
         let unit: u128 = match unit {

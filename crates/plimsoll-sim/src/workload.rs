@@ -9,6 +9,7 @@ mod error;
 mod file;
 mod observed;
 mod policy;
+mod setting;
 mod streams;
 mod values;
 
@@ -18,10 +19,14 @@ use plimsoll::{Class, Space};
 
 pub use self::arrivals::{Arrivals, Stream};
 pub use self::error::WorkloadError;
-pub use self::observed::{Observed, Row};
+pub use self::observed::{Judged, Observed, Row};
 pub use self::policy::{Policy, PolicyKind};
+pub use self::setting::{CircuitSetting, Setting};
 use crate::Nanos;
 use crate::random::Times;
+
+/// More bytes than any machine has, so that sums of a few of them fit 64 bits.
+pub(crate) const SIZE_MAX: u64 = 1 << 50;
 
 /// Everything that a simulation needs to know.
 #[derive(Clone, Debug)]
@@ -266,8 +271,32 @@ impl Workload {
         file::parse(file, text)
     }
 
+    /// Whether the policy's budget is enough for the largest job, alone with what it needs.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not, with what it takes.
+    pub fn fits(&self) -> Result<(), String> {
+        let Some(budget) = self.policy.kind.budget() else { return Ok(()) };
+        let (least, beside) = match self.policy.kind {
+            PolicyKind::Plimsoll { urgent_reserve: 1.., .. } => {
+                (crate::plan::smallest_budget(self), "what it needs, the runtime and the urgent reserve")
+            }
+            PolicyKind::Plimsoll { .. } => (crate::plan::smallest_budget(self), "what it needs and the runtime"),
+            _ => (crate::engine::smallest_peer_budget(self), "all residencies and the runtime"),
+        };
+        if budget >= least {
+            return Ok(());
+        }
+        Err(format!(
+            "a budget of {} is too small for the largest job: it takes {} with {beside}",
+            plimsoll::Bytes(budget),
+            plimsoll::Bytes(least)
+        ))
+    }
+
     /// What residencies take, all together.
     pub fn resident_bytes(&self) -> u64 {
-        self.residencies.iter().map(|residency| residency.bytes).sum()
+        self.residencies.iter().fold(0, |sum: u64, residency| sum.saturating_add(residency.bytes))
     }
 }

@@ -61,32 +61,40 @@ pub struct Simulate {
     pub seed: Option<u64>,
 
     /// Print the model beside what was observed
-    #[arg(long, value_name = "OBSERVED", conflicts_with_all = ["sweep", "trace", "from_trace", "search"])]
+    #[arg(long, value_name = "OBSERVED", conflicts_with_all = ["sweep", "trace", "from_trace", "search", "policy", "budget", "permits", "channel", "lanes", "proofs", "jobs"])]
     pub against: Option<PathBuf>,
 
     /// Seconds a proof against memory, from the smallest feasible to all of the machine, for every policy
-    #[arg(long, conflicts_with_all = ["trace", "from_trace", "search"])]
+    #[arg(long, conflicts_with_all = ["trace", "from_trace", "search", "policy", "budget", "permits", "channel"])]
     pub sweep: bool,
 
-    /// How many budgets a sweep tries
-    #[arg(long, value_name = "N", default_value_t = 14, value_parser = clap::value_parser!(u32).range(2..=200))]
-    pub steps: u32,
+    /// How many budgets a sweep tries [default: 14]
+    #[arg(long, value_name = "N", requires = "sweep", value_parser = clap::value_parser!(u32).range(2..=200))]
+    pub steps: Option<u32>,
+
+    /// Give a run up after so many events [default: 100,000,000; a fifth of that for each of several]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub events_max: Option<u64>,
 
     /// Write a timeline to this file, as `prove --trace` does
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
 
     /// Replay a recorded run instead of a workload
-    #[arg(long, value_name = "TRACE", conflicts_with = "search")]
+    ///
+    /// Its times are the recorded ones, and chance has no part in it.
+    #[arg(long, value_name = "TRACE", conflicts_with_all = ["search", "seed"])]
     pub from_trace: Option<PathBuf>,
 
     /// Search random worlds for trouble, and check every invariant after every event
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = [
+        "trace", "policy", "budget", "permits", "channel", "lanes", "proofs", "jobs", "events_max",
+    ])]
     pub search: bool,
 
-    /// How many worlds to search; their seeds count up from --seed
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub worlds: u64,
+    /// How many worlds to search; their seeds count up from --seed [default: 1000]
+    #[arg(long, value_name = "N", requires = "search", value_parser = clap::value_parser!(u64).range(1..))]
+    pub worlds: Option<u64>,
 
     /// Print one JSON object on standard output
     #[arg(long)]

@@ -2,9 +2,10 @@
 
 use plimsoll::Bytes;
 use plimsoll_sim::workload::PolicyKind;
-use plimsoll_sim::{Workload, plan};
+use plimsoll_sim::{End, Workload, plan};
 use serde_json::{Value, json};
 
+use super::simulate::told::Told;
 use super::simulate::{outcome_json, read};
 use crate::args::Plan;
 use crate::console::{self, Align, Grid, Rows};
@@ -12,7 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::machine::Machine;
 
 /// More than this ends a simulation.
-const EVENTS_MAX: u64 = 200_000_000;
+const EVENTS_MAX: u64 = 20_000_000;
 
 /// Runs it.
 pub fn run(args: &Plan) -> Result<(), Failure> {
@@ -40,8 +41,19 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         );
         return Err(Failure::new(Exit::OutOfBudget, text));
     }
-    let plan = plan::plan(&workload, budget, EVENTS_MAX);
-    if args.json { console::print(json_of(&workload, &plan)) } else { print(&workload, &plan) }
+    let mut told = Told::new("planning");
+    let plan = plan::plan(&workload, budget, EVENTS_MAX, &mut |step| told.tell(step));
+    drop(told);
+    if args.json {
+        console::print(json_of(&workload, &plan))?
+    } else {
+        print(&workload, &plan)?
+    }
+    if plan.simulated.end == End::Done {
+        return Ok(());
+    }
+    let text = format!("{file}: with this budget it does not get through: {}", plan.simulated.in_words());
+    Err(Failure { told: true, ..Failure::new(Exit::Unfinished, text) })
 }
 
 fn use_this_machine(workload: &mut Workload) -> Result<(), Failure> {
@@ -62,7 +74,15 @@ fn print(workload: &Workload, plan: &plan::Plan) -> Result<(), Failure> {
     if let Some(enough) = plan.enough {
         rows.add("enough", format!("{}: more brings less than 1 %", Bytes(enough)));
     }
-    rows.add("budget", Bytes(plan.budget).to_string()).add("held up by", &plan.bottleneck);
+    rows.add("budget", Bytes(plan.budget).to_string());
+    let policy = workload.policy.kind.name();
+    if policy != "plimsoll" {
+        rows.add("policy", format!("plimsoll, not {policy} as in the file"));
+    }
+    rows.add("held up by", &plan.bottleneck);
+    if let Some(proofs) = plan.shortened {
+        rows.add("simulated", format!("{proofs} proofs, which say as much as all"));
+    }
     let mut grid =
         Grid::new(&[("with this budget", Align::Left), ("formulas", Align::Right), ("simulated", Align::Right)]);
     let alone = plan.circuits.len() == 1;
@@ -91,8 +111,8 @@ fn print(workload: &Workload, plan: &plan::Plan) -> Result<(), Failure> {
         let outcome = &plan.simulated;
         grid.add([
             "seconds a proof, all together".into(),
-            String::new(),
-            format!("{:.2}", outcome.seconds_per_proof_steady),
+            seconds(plan.together.as_ref().map(|together| together.seconds_per_proof)),
+            format!("{:.2}", outcome.seconds_per_proof),
         ]);
         grid.add(["host memory, all together".into(), String::new(), format!("{} at most", Bytes(outcome.host_peak))]);
     }
@@ -108,7 +128,7 @@ fn print(workload: &Workload, plan: &plan::Plan) -> Result<(), Failure> {
             change.what.to_owned(),
             analytic,
             seconds(change.simulated),
-            format!("{:.1} %", 100.0 * change.saves.max(0.0)),
+            format!("{:.1} %", 100.0 * change.saves),
         ]);
     }
     let mut settings = Rows::default();
@@ -124,6 +144,8 @@ fn json_of(workload: &Workload, plan: &plan::Plan) -> Value {
         json!({
             "circuit": forecast.circuit,
             "seconds_per_proof": forecast.seconds_per_proof,
+            "seconds_per_proof_alone": forecast.alone,
+            "by_asking": forecast.by_asking,
             "host_expected_bytes": forecast.host_expected,
             "jobs": forecast.jobs,
             "drum": forecast.drum,
@@ -141,14 +163,18 @@ fn json_of(workload: &Workload, plan: &plan::Plan) -> Value {
     };
     json!({
         "command": "plan",
-        "ok": true,
+        "ok": plan.simulated.end == End::Done,
         "workload": workload.name,
         "smallest_budget_bytes": plan.smallest_budget,
         "enough_bytes": plan.enough,
         "budget_bytes": plan.budget,
         "bottleneck": plan.bottleneck,
         "formulas": plan.circuits.iter().map(circuit).collect::<Vec<_>>(),
+        "together": plan.together.as_ref().map(|together| {
+            json!({ "seconds_per_proof": together.seconds_per_proof, "by": together.by })
+        }),
         "simulated": outcome_json(&plan.simulated),
+        "simulated_proofs": plan.shortened,
         "changes": plan.changes.iter().map(change).collect::<Vec<_>>(),
         "settings": plan.settings.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect::<Vec<_>>(),
     })

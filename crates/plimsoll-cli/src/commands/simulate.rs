@@ -1,14 +1,11 @@
 //! `plimsoll simulate`.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use plimsoll::Bytes;
-use plimsoll::observe::{Event, SCHEMA};
-use plimsoll::pipeline::Pacing;
-use plimsoll_sim::policies::Return;
-use plimsoll_sim::workload::{Arrivals, Observed, Policy, PolicyKind};
 use plimsoll_sim::{End, Options, Outcome, Workload, from_trace, search, simulate, sweep};
 use serde_json::{Value, json};
 
@@ -16,8 +13,18 @@ use crate::args::Simulate;
 use crate::console::{self, Align, Grid, Rows, WARNING};
 use crate::exit::{Exit, Failure};
 
-/// More than this ends a run: minutes, and never for ever.
-const EVENTS_MAX: u64 = 2_000_000_000;
+mod against;
+mod setting;
+pub mod told;
+
+use self::told::Told;
+
+/// More than this ends a run: a minute or two, and never for ever.
+const EVENTS_MAX: u64 = 100_000_000;
+
+/// How many budgets a sweep tries, and how many worlds a search, unless the command line says otherwise.
+const STEPS: u32 = 14;
+const WORLDS: u64 = 1000;
 
 /// Runs it.
 pub fn run(args: &Simulate) -> Result<(), Failure> {
@@ -29,9 +36,9 @@ pub fn run(args: &Simulate) -> Result<(), Failure> {
     }
     let file = args.file.as_deref().expect("the command line asks for one of the three");
     let mut workload = read(file)?;
-    adapt(&mut workload, args)?;
+    setting::adapt(&mut workload, args)?;
     if let Some(observed) = &args.against {
-        return against(args, &workload, observed);
+        return against::run(args, &workload, observed);
     }
     if args.sweep {
         return sweep_budgets(args, &workload);
@@ -44,9 +51,11 @@ pub fn run(args: &Simulate) -> Result<(), Failure> {
         object["ok"] = json!(outcome.end == End::Done);
         object["workload"] = json!(workload.name);
         object["policy"] = json!(workload.policy.kind.name());
-        return console::print(object);
+        console::print(object)?;
+    } else {
+        console::print(rows(&workload, &outcome, host))?;
     }
-    console::print(rows(&workload, &outcome, host))
+    finished(&outcome)
 }
 
 /// Reads a workload file.
@@ -54,104 +63,56 @@ pub fn read(file: &Path) -> Result<Workload, Failure> {
     Workload::read(file).map_err(|error| Failure::new(Exit::BadInput, error))
 }
 
-/// What the command line says instead of the file.
-fn adapt(workload: &mut Workload, args: &Simulate) -> Result<(), Failure> {
-    let limit = workload.machine.memory - workload.machine.others;
-    let usage = |text: String| Failure::new(Exit::Usage, text);
-    if let Some(seed) = args.seed {
-        workload.seed = seed;
-    }
-    if let Some(lanes) = args.lanes {
-        workload.machine.lanes = lanes;
-    }
-    for stream in &mut workload.streams {
-        if let Some(jobs) = args.jobs {
-            stream.arrivals = Arrivals::ClosedLoop(jobs);
-        }
-        stream.proofs = args.proofs.unwrap_or(stream.proofs);
-    }
-    let before = workload.policy.kind.clone();
-    let name = args.policy.as_deref().unwrap_or(before.name());
-    let budget = args.budget.map(|bytes| bytes.0).or(before.budget()).unwrap_or(limit);
-    if budget > limit {
-        return Err(usage(format!(
-            "--budget {} is more than the machine's {}; write less",
-            Bytes(budget),
-            Bytes(limit)
-        )));
-    }
-    let (had_permits, had_channel) = match before {
-        PolicyKind::Permits { permits, channel, .. } if args.policy.is_none() => (Some(permits), Some(channel)),
-        _ => (None, None),
-    };
-    let permits = |back: Return| {
-        let permits = args.permits.or(had_permits).ok_or_else(|| usage(format!("--policy {name} needs --permits")))?;
-        let all = if back == Return::HandedOver { permits } else { 1 };
-        Ok(PolicyKind::Permits { permits, back, channel: args.channel.or(had_channel).unwrap_or(all) })
-    };
-    let kind = match (name, before) {
-        ("plimsoll", PolicyKind::Plimsoll { pacing, bypass, urgent_reserve, .. }) => {
-            PolicyKind::Plimsoll { budget, pacing, bypass, urgent_reserve }
-        }
-        ("plimsoll", _) => {
-            let bypass = plimsoll::Budget::DEFAULT_BYPASS;
-            PolicyKind::Plimsoll { budget, pacing: Pacing::Auto, bypass, urgent_reserve: 0 }
-        }
-        ("unlimited", _) => PolicyKind::Unlimited,
-        ("early-release", _) => permits(Return::Produced)?,
-        ("held-until-delivered", _) => permits(Return::Delivered)?,
-        ("channel", _) => permits(Return::HandedOver)?,
-        ("optimistic-budget", PolicyKind::OptimisticBudget { gap, .. }) => PolicyKind::OptimisticBudget { budget, gap },
-        ("optimistic-budget", _) => PolicyKind::OptimisticBudget { budget, gap: 0 },
-        ("strict-fifo", _) => PolicyKind::StrictFifo { budget },
-        ("reserve-or-fail", _) => PolicyKind::ReserveOrFail { budget },
-        _ => PolicyKind::Greedy { budget },
-    };
-    workload.policy = Policy { kind, ..workload.policy.clone() };
-    Ok(())
+/// More than this ends a run.
+fn events_max(args: &Simulate) -> u64 {
+    // One of many is not to take minutes.
+    let several = args.sweep || args.against.is_some();
+    args.events_max.unwrap_or(if several { EVENTS_MAX / 5 } else { EVENTS_MAX })
 }
 
 /// Runs it, with a timeline into a file if one is asked for.
 fn simulated(args: &Simulate, workload: &Workload) -> Result<Outcome, Failure> {
+    let mut told = Told::new("simulating");
+    let mut tell = |step: &plimsoll_sim::Progress| told.tell(step);
+    let options = Options { events_max: events_max(args), timeline: None, progress: Some(&mut tell) };
     let Some(path) = &args.trace else {
-        return Ok(simulate(workload, Options { events_max: EVENTS_MAX, timeline: None }));
+        return Ok(simulate(workload, options));
     };
+    for input in [&args.file, &args.from_trace].into_iter().flatten() {
+        if is_same_file(path, input) {
+            let text = format!("{}: would overwrite what is read; name another file for --trace", path.display());
+            return Err(Failure::new(Exit::Usage, text));
+        }
+    }
     let failure = |error: std::io::Error| {
         Failure::new(Exit::Output, format!("{}: cannot write the timeline: {error}", path.display()))
     };
-    let mut file = BufWriter::new(File::create(path).map_err(failure)?);
-    writeln!(file, r#"{{"schema":"{SCHEMA}"}}"#).map_err(failure)?;
-    let mut error = None;
-    let mut sink = |event: &Event| {
-        if error.is_none() {
-            error = writeln!(file, "{}", event.json()).err();
-        }
-    };
-    let outcome = simulate(workload, Options { events_max: EVENTS_MAX, timeline: Some(&mut sink) });
-    match error {
-        Some(error) => Err(failure(error)),
-        None => file.flush().map_err(failure).map(|()| outcome),
+    let file = BufWriter::new(File::create(path).map_err(failure)?);
+    plimsoll_sim::record(workload, options, file).map_err(failure)
+}
+
+/// Whether two names are of one file, whatever links there are.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let of = |path: &Path| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    of(one).is_some_and(|one| of(other) == Some(one))
+}
+
+/// What a run that did not come to its end is to a script.
+fn finished(outcome: &Outcome) -> Result<(), Failure> {
+    if outcome.end == End::Done {
+        return Ok(());
     }
+    let fix = match outcome.end {
+        End::TooManyEvents => "; --events-max N allows more",
+        _ => "",
+    };
+    let text = format!("the simulated run did not come to its end: {}{fix}", outcome.in_words());
+    Err(Failure { told: true, ..Failure::new(Exit::Unfinished, text) })
 }
 
 fn ended(outcome: &Outcome) -> String {
-    match &outcome.end {
-        End::Done => format!("{} proofs in {}", outcome.proofs, outcome.time),
-        End::OutOfMemory => format!(
-            "{WARNING}out of memory{WARNING:#} after {} proofs, at {}, with {} products queued",
-            outcome.proofs, outcome.time, outcome.backlog
-        ),
-        End::Stuck { waiting } => format!(
-            "{WARNING}stuck{WARNING:#} after {} proofs: {waiting} jobs wait and nothing runs that could wake them",
-            outcome.proofs
-        ),
-        End::TooManyEvents => format!("{WARNING}given up{WARNING:#} after {} events", outcome.events),
-        End::TooLong => format!(
-            "{WARNING}given up{WARNING:#} after {}: the next event is more than a hundred years away; make stages shorter, or the machine faster",
-            outcome.time
-        ),
-        End::Refused { why } => format!("{WARNING}refused{WARNING:#}: {why}"),
-    }
+    let words = outcome.in_words();
+    if outcome.end == End::Done { words } else { format!("{WARNING}{words}{WARNING:#}") }
 }
 
 fn rows(workload: &Workload, outcome: &Outcome, host: u64) -> Rows {
@@ -190,14 +151,8 @@ pub fn outcome_json(outcome: &Outcome) -> Value {
     let classes: Vec<Value> =
         outcome.host_peak_by_class.iter().map(|(class, bytes)| json!({ "class": class, "bytes": bytes })).collect();
     json!({
-        "end": match &outcome.end {
-            End::Done => "done",
-            End::OutOfMemory => "out-of-memory",
-            End::Stuck { .. } => "stuck",
-            End::TooManyEvents => "too-many-events",
-            End::TooLong => "too-long",
-            End::Refused { .. } => "refused",
-        },
+        "end": outcome.end.name(),
+        "ended": outcome.in_words(),
         "seconds": outcome.time.seconds(),
         "proofs": outcome.proofs,
         "proofs_lost": outcome.proofs_lost,
@@ -222,71 +177,10 @@ pub fn outcome_json(outcome: &Outcome) -> Value {
     })
 }
 
-fn against(args: &Simulate, workload: &Workload, observed: &Path) -> Result<(), Failure> {
-    let observed = Observed::read(observed, workload).map_err(|error| Failure::new(Exit::BadInput, error))?;
-    let mut grid = Grid::new(&[
-        ("setting", Align::Left),
-        ("s/proof seen", Align::Right),
-        ("model", Align::Right),
-        ("off", Align::Right),
-        ("peak seen", Align::Right),
-        ("model", Align::Right),
-        ("off", Align::Right),
-        ("", Align::Left),
-    ]);
-    let mut rows = Vec::new();
-    for row in &observed.rows {
-        let outcome = simulate(&row.apply(workload), Options { events_max: EVENTS_MAX, timeline: None });
-        let off = |seen: Option<f64>, got: f64| seen.map(|seen| got / seen - 1.0);
-        let seconds = off(row.seconds_per_proof, outcome.seconds_per_proof);
-        let peak = off(row.host_peak.map(|peak| peak as f64), outcome.host_peak as f64);
-        let killed = outcome.end == End::OutOfMemory;
-        let fits = killed == row.killed
-            && seconds.is_none_or(|off| off.abs() <= observed.tolerance.0)
-            && peak.is_none_or(|off| off.abs() <= observed.tolerance.1)
-            && row.unfit.is_none();
-        let or = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
-        let percent = |off: Option<f64>| or(off.map(|off| format!("{:+.1} %", 100.0 * off)));
-        let word = match (&row.unfit, killed) {
-            (Some(cause), _) => format!("unfit: {}", cause.split_whitespace().collect::<Vec<_>>().join(" ")),
-            (None, _) if !fits => "outside of the tolerance".to_owned(),
-            (None, true) => format!("killed after {} proofs, {} queued", outcome.proofs, outcome.backlog),
-            (None, false) => String::new(),
-        };
-        grid.add([
-            row.name.clone(),
-            or(row.seconds_per_proof.map(|seconds| format!("{seconds:.1}"))),
-            if killed { "–".to_owned() } else { format!("{:.1}", outcome.seconds_per_proof) },
-            percent(seconds),
-            or(row.host_peak.map(|peak| Bytes(peak).to_string())),
-            Bytes(outcome.host_peak).to_string(),
-            percent(peak),
-            word,
-        ]);
-        rows.push(json!({
-            "setting": row.name,
-            "observed": {
-                "seconds_per_proof": row.seconds_per_proof,
-                "host_peak_bytes": row.host_peak,
-                "killed": row.killed,
-                "killed_after": row.killed_after,
-            },
-            "simulated": outcome_json(&outcome),
-            "seconds_off": seconds,
-            "peak_off": peak,
-            "fits": fits,
-            "unfit": row.unfit,
-        }));
-    }
-    if args.json {
-        return console::print(json!({ "command": "simulate", "ok": true, "workload": workload.name, "rows": rows }));
-    }
-    console::print(grid)
-}
-
 fn sweep_budgets(args: &Simulate, workload: &Workload) -> Result<(), Failure> {
-    let budgets = sweep::budgets(workload, args.steps);
-    let curves = sweep::sweep(workload, &budgets, EVENTS_MAX);
+    let budgets = sweep::budgets(workload, args.steps.unwrap_or(STEPS));
+    let mut told = Told::new("sweeping");
+    let curves = sweep::sweep(workload, &budgets, events_max(args), &mut |step| told.tell(step));
     if args.json {
         let point = |point: &sweep::Point| {
             json!({
@@ -322,11 +216,10 @@ fn replay(args: &Simulate, trace: &Path) -> Result<(), Failure> {
     if let Some(budget) = args.budget {
         workload.machine.memory = workload.machine.memory.max(budget.0);
     }
-    adapt(&mut workload, args)?;
+    setting::adapt(&mut workload, args)?;
     let outcome = simulated(args, &workload)?;
-    let charged = outcome.charged_peak.unwrap_or(outcome.host_peak);
-    let (time, peak) =
-        (outcome.time.0 as f64 / replay.time.max(1) as f64, charged as f64 / replay.host_peak.max(1) as f64);
+    let held = replay.peak(&outcome);
+    let (time, peak) = replay.compare(&outcome);
     if args.json {
         let mut object = outcome_json(&outcome);
         object["command"] = json!("simulate");
@@ -339,7 +232,8 @@ fn replay(args: &Simulate, trace: &Path) -> Result<(), Failure> {
         });
         object["time_ratio"] = json!(time);
         object["peak_ratio"] = json!(peak);
-        return console::print(object);
+        console::print(object)?;
+        return finished(&outcome);
     }
     let mut rows = Rows::default();
     rows.add("recorded", format!("{} jobs in {}", replay.jobs, plimsoll_sim::Nanos(replay.time)))
@@ -347,17 +241,18 @@ fn replay(args: &Simulate, trace: &Path) -> Result<(), Failure> {
         .add("time", format!("{:.1} % of the recorded", 100.0 * time))
         .add(
             "memory",
-            format!("{} at most, {:.1} % of the recorded {}", Bytes(charged), 100.0 * peak, Bytes(replay.host_peak)),
+            format!("{} at most, {:.1} % of the recorded {}", Bytes(held), 100.0 * peak, Bytes(replay.host_peak)),
         );
     if replay.left_out > 0 {
         rows.add("left out", format!("{} jobs that did not come to their end", replay.left_out));
     }
-    console::print(rows)
+    console::print(rows)?;
+    finished(&outcome)
 }
 
 fn search_worlds(args: &Simulate) -> Result<(), Failure> {
     let first = args.seed.unwrap_or(1);
-    let findings = search::search(first, args.worlds, |_| ());
+    let findings = search::search(first, args.worlds.unwrap_or(WORLDS), |_| ());
     if args.json {
         let broken: Vec<Value> =
             findings.broken.iter().map(|(seed, why)| json!({ "seed": seed, "broke": why })).collect();

@@ -21,7 +21,9 @@ fn the_incident_is_seen_and_ours_lives_in_a_quarter() {
     let ours = ours.json();
     assert_eq!((&ours["end"], &ours["proofs"]), (&"done".into(), &20.into()));
     assert!(ours["charged_peak_bytes"].as_u64().expect("a number") <= 185 << 30);
-    let early = sandbox.run(&["simulate", &porep, "--policy", "early-release", "--permits", "12", "--json"]).json();
+    let early = sandbox.run(&["simulate", &porep, "--policy", "early-release", "--permits", "12", "--json"]);
+    early.expect(7, &["out of memory after 13 proofs"]);
+    let early = early.json();
     assert_eq!((&early["end"], &early["ok"]), (&"out-of-memory".into(), &false.into()));
     assert!(early["backlog_peak"].as_u64().expect("a number") > 28);
 }
@@ -108,4 +110,79 @@ fn a_bad_file_is_told_with_its_line() {
 fn a_search_finds_nothing() {
     let found = Sandbox::new().run(&["simulate", "--search", "--worlds", "5", "--seed", "500", "--json"]);
     assert_eq!((found.code(), &found.json()["worlds"]), (0, &5.into()), "{}", found.stderr);
+}
+
+/// A script that looks at nothing but the code learns how a simulated run ended, and a person why.
+#[test]
+fn an_end_that_is_none_has_a_code() {
+    let sandbox = Sandbox::new();
+    let porep = example("porep32.toml");
+    for (more, words) in [
+        (&["--policy", "early-release", "--permits", "12"][..], "out of memory after"),
+        (&["--policy", "reserve-or-fail"], "no job comes to its end any more"),
+        (&["--proofs", "1000", "--events-max", "1000"], "--events-max N allows more"),
+    ] {
+        let run = sandbox.run(&[&["simulate", &porep], more].concat());
+        run.expect(7, &["the simulated run did not come to its end", words]);
+        assert!(run.stdout.contains("PoRep 32 GiB"), "what is known is printed all the same: {}", run.stdout);
+    }
+    let text = fs::read_to_string(example("porep32.observed.toml")).expect("it is there");
+    fs::write(sandbox.path("o.toml"), text.replace("seconds_per_proof = 290.0", "seconds_per_proof = 190.0"))
+        .expect("written");
+    let against = sandbox.run(&["simulate", &porep, "--against", "o.toml", "--json"]);
+    against.expect(7, &["o.toml", "outside of the tolerance in 1 rows"]);
+    assert_eq!((&against.json()["ok"], &against.json()["counts"]["outside"]), (&false.into(), &1.into()));
+    sandbox.run(&["simulate", &porep, "--against", &example("porep32.observed.toml")]).expect(0, &[]);
+}
+
+/// Options that would change nothing are refused, and what is read is not written over.
+#[test]
+fn nothing_is_ignored_without_a_word() {
+    let sandbox = Sandbox::new();
+    let porep = example("porep32.toml");
+    let observed = example("porep32.observed.toml");
+    for (arguments, words) in [
+        (&["--permits", "3"][..], "the policy plimsoll knows none"),
+        (&["--channel", "3"], "the policy plimsoll knows none"),
+        (&["--policy", "unlimited", "--budget", "300GiB"], "the policy unlimited knows none"),
+        (&["--policy", "channel", "--permits", "3", "--budget", "300GiB"], "the policy channel knows none"),
+        (&["--against", &observed, "--policy", "greedy"], "cannot be used with"),
+        (&["--against", &observed, "--proofs", "3"], "cannot be used with"),
+        (&["--sweep", "--budget", "300GiB"], "cannot be used with"),
+        (&["--steps", "3"], "--sweep"),
+        (&["--worlds", "3"], "--search"),
+    ] {
+        sandbox.run(&[&["simulate", &porep], arguments].concat()).expect(2, &[words]);
+    }
+    sandbox.run(&["simulate", "--search", "--trace", "t.jsonl"]).expect(2, &["cannot be used with"]);
+    for policy in ["strict-fifo", "greedy", "optimistic-budget", "reserve-or-fail", "plimsoll"] {
+        let run = sandbox.run(&["simulate", &porep, "--policy", policy, "--budget", "10GiB"]);
+        run.expect(5, &["a budget of 10.00 GiB is too small for the largest job: it takes 91.26 GiB"]);
+    }
+    fs::copy(&porep, sandbox.path("w.toml")).expect("copied");
+    fs::hard_link(sandbox.path("w.toml"), sandbox.path("same.toml")).expect("linked");
+    sandbox.run(&["simulate", "w.toml", "--trace", "same.toml"]).expect(2, &["would overwrite what is read"]);
+    sandbox.run(&["simulate", "w.toml", "--proofs", "2", "--trace", "t.jsonl"]).expect(0, &[]);
+    sandbox
+        .run(&["simulate", "--from-trace", "t.jsonl", "--trace", "t.jsonl"])
+        .expect(2, &["would overwrite what is read"]);
+    sandbox.run(&["simulate", "--from-trace", "t.jsonl"]).expect(0, &[]);
+}
+
+/// What killed a simulated run is in its trace, and the report says it.
+#[test]
+fn a_report_of_a_killed_run_says_so() {
+    let sandbox = Sandbox::new();
+    let porep = example("porep32.toml");
+    let early = ["--policy", "early-release", "--permits", "12", "--trace", "t.jsonl"];
+    sandbox.run(&[&["simulate", &porep], &early[..]].concat()).expect(7, &["out of memory"]);
+    let report = sandbox.run(&["report", "t.jsonl", "--json"]).json();
+    assert_ne!(report["diagnosis"]["verdict"], "healthy", "{}", report["diagnosis"]);
+    assert_eq!(report["timeline"]["ended"]["how"], "out-of-memory");
+    sandbox.run(&["report", "t.jsonl"]).expect(0, &[]);
+    let page = fs::read_to_string(sandbox.path("t.html")).expect("written");
+    assert!(page.contains("did not come to its end: out of memory after 13 proofs"), "the page says it");
+    sandbox.run(&["simulate", &porep, "--proofs", "8", "--trace", "t.jsonl"]).expect(0, &[]);
+    let report = sandbox.run(&["report", "t.jsonl", "--json"]).json();
+    assert_eq!(report["diagnosis"]["verdict"], "healthy", "{}", report["diagnosis"]);
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::sample::Sample;
-use crate::trace::{Event, What};
+use crate::trace::{Event, RunEnd, What};
 use winding::WindDown;
 
 mod winding;
@@ -122,6 +122,8 @@ pub struct Series {
     pub job_times: Vec<u64>,
     /// When the last job was begun, in nanoseconds since the ledger was made; `None` where there was none.
     pub last_begun: Option<u64>,
+    /// How the run ended, where its trace says so.
+    pub ended: Option<RunEnd>,
 }
 
 /// Keeps the books.
@@ -150,6 +152,7 @@ pub struct Books {
     wind_down: WindDown,
     /// When the last job was begun.
     last_begun: Option<u64>,
+    run_end: Option<RunEnd>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -223,6 +226,7 @@ impl Books {
                 let fields = fields.iter().map(|(name, value)| (name, *value));
                 self.sample(Sample::from_fields(time, fields));
             }
+            What::RunEnded(end) => self.run_end = Some(end.clone()),
             What::Resized { space, limit } if &**space == "host" => self.limit = Some(*limit),
             What::Held { place, .. } => {
                 if let (Some(subject), Some(place)) = (&event.subject, place) {
@@ -483,6 +487,7 @@ impl Books {
             ended_times: self.ended_times.iter().copied().collect(),
             job_times: self.job_times.iter().copied().collect(),
             last_begun: self.last_begun,
+            ended: self.run_end.clone(),
         }
     }
 

@@ -18,6 +18,10 @@ pub(super) fn story(timeline: &Timeline) -> Vec<String> {
     let mut story = Vec::new();
     let length = time(timeline.length_ns());
     story.push(format!("The trace covers {length} in {} events.", timeline.events));
+    if let Some(end) = &timeline.ended {
+        let how = if end.is_done() { "came to its end" } else { "did not come to its end" };
+        story.push(format!("The run {how}: {}.", end.text));
+    }
     if timeline.torn {
         story.push("Its last line has no end: the run was killed, or still goes on.".into());
     }

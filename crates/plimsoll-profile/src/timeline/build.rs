@@ -10,7 +10,7 @@ use super::{
     ClassBooks, ClassLine, Conservation, HOLDERS_KEPT, Holder, Jobs, Peak, ResidencyLine, SampleLine, SlotsLine,
     SpaceLine, Span, Timeline, Wait,
 };
-use crate::trace::{Event, Subject, What};
+use crate::trace::{Event, RunEnd, Subject, What};
 
 /// Takes the events of a run one after another. See [`Timeline`].
 #[derive(Debug, Default)]
@@ -41,6 +41,7 @@ pub struct Builder {
     overdrafts: u64,
     /// The trace says when stages begin to run. Before the first such event a grant counts as the beginning.
     says_began: bool,
+    run_end: Option<RunEnd>,
 }
 
 #[derive(Debug, Default)]
@@ -163,6 +164,7 @@ impl Builder {
                     self.samples[index].1.add(bin, *value);
                 }
             }
+            What::RunEnded(end) => self.run_end = Some(end.clone()),
             What::Unknown(name) => *self.unknown.entry(name.clone()).or_default() += 1,
             _ => {}
         }
@@ -595,6 +597,7 @@ impl Builder {
             events_lost: self.lost,
             unknown: self.unknown,
             torn: false,
+            ended: self.run_end,
             begin_ns: self.begin,
             end_ns: end,
             bin_ns: axis.width(),

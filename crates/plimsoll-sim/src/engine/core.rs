@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use plimsoll::observe::What;
 use plimsoll::pool::order::{Rank, Turn};
-use plimsoll::{Bytes, Resource, Slots, Space};
+use plimsoll::{Bytes, Slots, Space};
 use slab::Slab;
 
-use super::Options;
 use super::clock::{Clocks, Due, Growing};
 use super::memory::Memory;
 use super::plan::{self, CircuitPlan};
 use super::record::{self, Recorder};
 use super::stats::{End, Histogram, Outcome};
+use super::{Options, Progress};
 use crate::Nanos;
 use crate::random::{Random, Times, Use};
 use crate::workload::{Arrivals, PolicyKind, Site, Workload};
@@ -22,8 +22,11 @@ use crate::workload::{Arrivals, PolicyKind, Site, Workload};
 /// Virtual time beyond which nothing is looked at: 146 years, so that sums of times stay numbers.
 const HORIZON: u64 = 1 << 62;
 
-/// Into how many pieces a timeline cuts what grows.
-const PIECES: u64 = 8;
+/// A job whose work was thrown away so often, and no job came to its end in between, will not come to its own.
+const THROWN_MAX: u32 = 100;
+
+/// After how many steps whoever waits for the end is told how far it is.
+const STEPS_TOLD: u64 = 1 << 13;
 
 /// What decides who may go on.
 pub(super) trait Admission {
@@ -58,9 +61,13 @@ pub(super) struct Job {
     pub(super) is_granted: bool,
     /// It is made, and no device has taken it.
     pub(super) in_backlog: bool,
-    growing: Option<Growing>,
-    pieces: u8,
-    duration: u64,
+    pub(super) growing: Option<Growing>,
+    pub(super) pieces: u8,
+    pub(super) duration: u64,
+    /// How often it was refused since it last did anything.
+    pub(super) refused: u32,
+    /// How often its work was thrown away while so many jobs were done.
+    thrown: (u64, u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +115,7 @@ pub(super) struct Core<'a> {
     queue: BinaryHeap<Reverse<(Rank, u32)>>,
     limit: u64,
     events_max: u64,
+    progress: Option<&'a mut dyn FnMut(&Progress)>,
     pub(super) events: u64,
     pub(super) end: Option<End>,
     proofs_left: u64,
@@ -158,6 +166,7 @@ impl<'a> Core<'a> {
             queue: BinaryHeap::new(),
             limit: machine.memory - machine.others,
             events_max: options.events_max,
+            progress: options.progress,
             events: 0,
             end: None,
             proofs_left: all,
@@ -178,7 +187,7 @@ impl<'a> Core<'a> {
         core.open_streams();
         if let Some(recorder) = &mut core.recorder {
             let limit = match workload.policy.kind {
-                PolicyKind::Plimsoll { budget, .. } => budget - machine.runtime,
+                PolicyKind::Plimsoll { budget, .. } => budget.saturating_sub(machine.runtime),
                 _ => core.limit,
             };
             recorder.note(0, None, What::Resized { space: Space::HOST, limit: Bytes(limit) });
@@ -252,7 +261,12 @@ impl<'a> Core<'a> {
     /// Runs to the end.
     pub(super) fn run(mut self, mut admission: impl Admission) -> Outcome {
         admission.supply(&mut self);
+        let mut steps = 0;
         while self.end.is_none() && self.proofs_left > 0 {
+            steps += 1;
+            if steps % STEPS_TOLD == 0 {
+                self.tell();
+            }
             let Some((time, clock)) = self.clocks.next() else {
                 self.end = Some(End::Stuck { waiting: self.jobs.len() as u64 });
                 break;
@@ -263,7 +277,11 @@ impl<'a> Core<'a> {
             }
             self.now = time;
             let growing = self.clocks.growing_bytes(time);
-            if self.memory.look(growing) > self.limit {
+            let held = self.memory.look(growing);
+            if self.recorder.is_some() {
+                self.see(held);
+            }
+            if held > self.limit {
                 self.end = Some(End::OutOfMemory);
                 break;
             }
@@ -293,6 +311,13 @@ impl<'a> Core<'a> {
             }
         }
         self.outcome(admission.charged_peak(), admission.tokens())
+    }
+
+    fn tell(&mut self) {
+        let (time, events, proofs) = (Nanos(self.now), self.events, self.done + self.lost);
+        if let Some(progress) = &mut self.progress {
+            progress(&Progress { time, events, proofs, proofs_left: self.proofs_left });
+        }
     }
 
     /// The outcome of a workload that could not begin.
@@ -329,8 +354,9 @@ impl<'a> Core<'a> {
             backlog: self.backlog,
             wait_longest: Nanos(self.wait_longest),
             proof_longest: Nanos(self.proof_longest),
-            proof_median: Nanos(self.proof_times.quantile(500)),
-            proof_p99: Nanos(self.proof_times.quantile(990)),
+            // A class's middle may lie beyond the longest in it.
+            proof_median: Nanos(self.proof_times.quantile(500).min(self.proof_longest)),
+            proof_p99: Nanos(self.proof_times.quantile(990).min(self.proof_longest)),
             thrown_away: self.thrown_away,
             events: self.events,
             tokens,
@@ -370,6 +396,8 @@ impl<'a> Core<'a> {
             growing: None,
             pieces: 0,
             duration: 0,
+            refused: 0,
+            thrown: (0, 0),
         };
         stream.serial += 1;
         stream.asking += 1;
@@ -506,6 +534,14 @@ impl<'a> Core<'a> {
         }
         let job = &mut self.jobs[number as usize];
         self.backlog -= u64::from(std::mem::take(&mut job.in_backlog));
+        if job.stage > 0 {
+            // What it did is lost. Where others were done meanwhile, there is an end to it.
+            let before = if job.thrown.0 == self.jobs_done { job.thrown.1 } else { 0 };
+            job.thrown = (self.jobs_done, before + 1);
+            if job.thrown.1 >= THROWN_MAX {
+                self.end = Some(End::NoProgress { thrown_away: self.thrown_away + 1 });
+            }
+        }
         job.stage = 0;
         self.thrown_away += 1;
         let name = self.name(number);
@@ -567,101 +603,6 @@ impl<'a> Core<'a> {
             format!("{} {}", circuit.name, job.serial + 1).into()
         } else {
             format!("{} {}.{}", circuit.name, job.serial / parts + 1, job.serial % parts + 1).into()
-        }
-    }
-
-    // A timeline of what is really held.
-
-    fn note_begin(&mut self, number: u32) {
-        let job = self.jobs[number as usize];
-        let plan = self.stage(number);
-        let (name, stage, clock, grows) = (self.name(number), plan.name, plan.clock, plan.grows_bytes > 0);
-        let (on, place) = (plan.on, if plan.on == Site::Worker { "worker" } else { "carrier" });
-        let takes: Vec<(u16, u64)> = plan.takes.iter().map(|&(class, bytes)| (class.on(job.device), bytes)).collect();
-        let subject = Some(record::subject(number, &name, Some(stage)));
-        let recorder = self.recorder.as_mut().expect("it is asked for");
-        recorder.note(self.now, subject.clone(), What::Granted);
-        if on == Site::Device {
-            let (resource, delta) = (Resource::Slots(Slots::lease(job.device)), 1);
-            recorder.note(self.now, subject.clone(), What::Changed { resource, delta, held: 1 });
-        }
-        recorder.note(self.now, subject, What::Began { place });
-        for (class, bytes) in takes {
-            self.note_bytes(number, class, bytes as i128);
-        }
-        if grows {
-            self.jobs[number as usize].pieces = 0;
-            self.clocks.set(clock, self.now, job.duration / PIECES, Due::Grown(number));
-        }
-    }
-
-    fn note_bytes(&mut self, number: u32, class: u16, delta: i128) {
-        if delta == 0 {
-            return;
-        }
-        let (name, stage) = (self.name(number), self.stage(number).name);
-        let resource = Resource::Class(self.memory.class(class));
-        let recorder = self.recorder.as_mut().expect("it is asked for");
-        let at = usize::from(class);
-        if recorder.held.len() <= at {
-            recorder.held.resize(at + 1, 0);
-        }
-        recorder.held[at] = (i128::from(recorder.held[at]) + delta) as u64;
-        let held = recorder.held[at];
-        recorder.note(
-            self.now,
-            Some(record::subject(number, &name, Some(stage))),
-            What::Changed { resource, delta, held },
-        );
-    }
-
-    /// A piece of what the stage of a job grows by.
-    fn note_growth(&mut self, number: u32) {
-        let Some(job) = self.jobs.get(number as usize).filter(|job| job.growing.is_some()).copied() else { return };
-        if u64::from(job.pieces) + 1 >= PIECES {
-            return;
-        }
-        let plan = self.stage(number);
-        let clock = plan.clock;
-        let grows: Vec<(u16, u64)> =
-            plan.grows.iter().map(|&(class, bytes)| (class.on(job.device), bytes / PIECES)).collect();
-        self.jobs[number as usize].pieces += 1;
-        for (class, bytes) in grows {
-            self.note_bytes(number, class, bytes as i128);
-        }
-        self.clocks.set(clock, self.now, job.duration / PIECES, Due::Grown(number));
-    }
-
-    fn note_end(&mut self, number: u32, failed: bool) {
-        let job = self.jobs[number as usize];
-        let plan = self.stage(number);
-        let (stage, on) = (plan.name, plan.on);
-        let pieces = u64::from(job.pieces);
-        let rest = plan.grows.iter().map(|&(class, bytes)| (class.on(job.device), bytes - bytes / PIECES * pieces));
-        let rest: Vec<(u16, u64)> = rest.collect();
-        let gone = plan.gone.iter().chain(if failed { &*plan.keep } else { &[] });
-        let gone: Vec<(u16, u64)> = gone.map(|&(class, bytes)| (class.on(job.device), bytes)).collect();
-        self.jobs[number as usize].pieces = 0;
-        rest.into_iter().for_each(|(class, bytes)| self.note_bytes(number, class, bytes as i128));
-        gone.into_iter().for_each(|(class, bytes)| self.note_bytes(number, class, -(bytes as i128)));
-        let last = failed || self.is_last(number);
-        let next = (!last).then(|| self.circuits[usize::from(job.circuit)].stages[usize::from(job.stage) + 1].name);
-        let subject = record::subject(number, &self.name(number), Some(stage));
-        let recorder = self.recorder.as_mut().expect("it is asked for");
-        if on == Site::Device {
-            let resource = Resource::Slots(Slots::lease(job.device));
-            recorder.note(self.now, Some(subject.clone()), What::Changed { resource, delta: -1, held: 0 });
-        }
-        recorder.note(self.now, Some(subject.clone()), What::StageEnded);
-        if let Some(next) = next {
-            // What it has made waits from now on.
-            recorder.note(self.now, Some(record::subject(number, &subject.name, Some(next))), What::Asked);
-        }
-        if last {
-            let how = if failed { "failed" } else { "result" };
-            let subject = record::subject(number, &subject.name, None);
-            recorder.note(self.now, Some(subject.clone()), What::Finished { how, late: false });
-            recorder.note(self.now, Some(subject), What::Ended);
         }
     }
 }

@@ -10,16 +10,27 @@ use super::record;
 use crate::policies::{
     Count, Grant, Greedy, JobId, Need, OptimisticBudget, Point, Policy, ReserveOrFail, StrictFifo, Unlimited,
 };
-use crate::workload::{PolicyKind, Site, on_host};
+use crate::workload::{Circuit, PolicyKind, Site, Workload, on_host};
 
-/// How long whoever was refused waits before it tries again.
+/// How long whoever was refused waits before it tries again; twice as long each time, up to about a minute.
 const AGAIN: u64 = 1_000_000_000;
+const AGAIN_MAX: u64 = 64 * AGAIN;
 
 struct Card {
     lanes_free: u64,
     leased: bool,
     /// Jobs on a lane that wait for the lease.
     for_lease: VecDeque<u32>,
+}
+
+/// The smallest budget with which a peer gets the largest job through: all residencies are loaded for good.
+pub(crate) fn smallest_budget(workload: &Workload) -> u64 {
+    let peak = |circuit: &Circuit| {
+        let circuit = if workload.policy.early_free { circuit.clone() } else { circuit.without_early_free() };
+        circuit.holdings().iter().map(|held| on_host(&held.peak)).max().unwrap_or(0)
+    };
+    let largest = workload.circuits.iter().map(peak).max().unwrap_or(0);
+    workload.resident_bytes().saturating_add(workload.machine.runtime).saturating_add(largest)
 }
 
 pub(super) struct Peers {
@@ -34,7 +45,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    pub(super) fn new(core: &mut Core<'_>) -> Peers {
+    pub(super) fn new(core: &mut Core<'_>) -> Result<Peers, String> {
         let workload = core.workload;
         let fixed = workload.resident_bytes() + workload.machine.runtime;
         let needs: Vec<Need> = core
@@ -52,6 +63,7 @@ impl Peers {
                 Need { peak, freed_early: peak - after.min(peak) }
             })
             .collect();
+        workload.fits()?;
         // All residencies are loaded for good before anything else.
         for residency in &workload.residencies {
             let class = core.memory.number(residency.class);
@@ -59,23 +71,18 @@ impl Peers {
             core.note_resident(class, residency);
         }
         let room = |budget: u64| budget.saturating_sub(fixed);
-        let largest = needs.iter().map(|need| need.peak).max().unwrap_or(1).max(1);
-        let mut asking = workload.policy.asking;
+        let asking = workload.policy.asking;
         let policy: Box<dyn Policy> = match workload.policy.kind {
             PolicyKind::Permits { permits, back, channel } => Box::new(Count::new(permits, back, channel as usize)),
             PolicyKind::OptimisticBudget { budget, gap } => Box::new(OptimisticBudget::new(room(budget), gap)),
             PolicyKind::StrictFifo { budget } => Box::new(StrictFifo::new(room(budget))),
-            PolicyKind::ReserveOrFail { budget } => {
-                // Who may fail is not asked for more than can succeed.
-                asking = asking.min((room(budget) / largest).max(1));
-                Box::new(ReserveOrFail::new(room(budget)))
-            }
+            PolicyKind::ReserveOrFail { budget } => Box::new(ReserveOrFail::new(room(budget))),
             PolicyKind::Greedy { budget } => Box::new(Greedy::new(room(budget))),
             PolicyKind::Unlimited | PolicyKind::Plimsoll { .. } => Box::new(Unlimited),
         };
         let card = || Card { lanes_free: workload.machine.lanes, leased: false, for_lease: VecDeque::new() };
         let cards = (0..workload.machine.devices).map(|_| card()).collect();
-        Peers { policy, grants: Vec::new(), needs, products: VecDeque::new(), cards, asking, woken_at: None }
+        Ok(Peers { policy, grants: Vec::new(), needs, products: VecDeque::new(), cards, asking, woken_at: None })
     }
 
     fn tell(&mut self, core: &mut Core<'_>, job: u32, point: Point) {
@@ -99,12 +106,18 @@ impl Peers {
                         self.products.push_back(job);
                         self.dispatch(core);
                     }
-                    Grant::Grown(_) => core.queue(job, true),
+                    Grant::Grown(_) => {
+                        core.jobs[job as usize].refused = 0;
+                        self.go_on(core, job);
+                    }
                     Grant::Refused(_) => {
                         core.throw_away(job);
                         let stream = usize::from(core.jobs[job as usize].stream);
                         core.streams[stream].asking += 1;
-                        core.clocks.set(0, core.now, AGAIN, Due::Again(job));
+                        let refused = &mut core.jobs[job as usize].refused;
+                        let wait = (AGAIN << (*refused).min(6)).min(AGAIN_MAX);
+                        *refused += 1;
+                        core.clocks.set(0, core.now, wait, Due::Again(job));
                     }
                 }
             }
@@ -117,22 +130,32 @@ impl Peers {
         }
     }
 
-    /// The job goes on with its stage, as soon as it may.
+    /// The job goes on with its stage, as soon as it may: what the stage takes is asked for first, on a device what all stages
+    /// there take.
     fn next_stage(&mut self, core: &mut Core<'_>, job: u32) {
-        let stage = core.stage(job);
-        match stage.on {
+        let now = core.jobs[job as usize];
+        let stages = &core.circuits[usize::from(now.circuit)].stages[usize::from(now.stage)..];
+        let there = stages.iter().take_while(|stage| stage.on.is_on_device()).count().max(1);
+        let more: u64 = stages[..there].iter().map(|stage| stage.more).sum();
+        if more > 0 {
+            self.policy.grow(JobId::from(job), more, core.now, &mut self.grants);
+            self.hear(core);
+        } else {
+            self.go_on(core, job);
+        }
+    }
+
+    /// The job has what its stage takes.
+    fn go_on(&mut self, core: &mut Core<'_>, job: u32) {
+        let now = core.jobs[job as usize];
+        match core.stage(job).on {
             Site::Outside => core.begin(job),
-            Site::Worker => {
-                let more = stage.more;
-                let now = core.jobs[job as usize];
-                let device_stage = core.circuits[usize::from(now.circuit)].device_stage;
-                let produces = device_stage.is_none_or(|device| usize::from(now.stage) < device);
-                if produces && more > 0 {
-                    self.policy.grow(JobId::from(job), more, core.now, &mut self.grants);
-                    self.hear(core);
-                } else {
-                    core.queue(job, true);
-                }
+            Site::Worker => core.queue(job, true),
+            // What was produced, if only the job itself, goes through the channel.
+            Site::Lane | Site::Device
+                if core.circuits[usize::from(now.circuit)].device_stage == Some(usize::from(now.stage)) =>
+            {
+                self.tell(core, job, Point::Produced);
             }
             Site::Lane | Site::Device => {
                 self.products.push_back(job);
@@ -195,42 +218,35 @@ impl Admission for Peers {
     }
 
     fn stage_ended(&mut self, core: &mut Core<'_>, job: u32, failed: bool) {
-        let (ended, now) = (core.stage(job).on, core.jobs[job as usize]);
+        let (ended, less, now) = (core.stage(job).on, core.stage(job).less, core.jobs[job as usize]);
+        self.policy.shrink(JobId::from(job), less);
         let device = usize::from(now.device);
         let last = core.is_last(job);
         let goes_on_there = !failed && !last && {
             let stages = &core.circuits[usize::from(now.circuit)].stages;
             stages[usize::from(now.stage) + 1].on.is_on_device()
         };
-        let device_stage = core.circuits[usize::from(now.circuit)].device_stage;
         if ended == Site::Device {
             self.end_lease(core, device);
         }
         if ended.is_on_device() && !goes_on_there {
             self.cards[device].lanes_free += 1;
-            self.tell(core, job, Point::Freed);
+            // What is freed early is what nothing on a device needs any more.
+            let stages = &core.circuits[usize::from(now.circuit)].stages;
+            if failed || !stages[usize::from(now.stage) + 1..].iter().any(|stage| stage.on.is_on_device()) {
+                self.tell(core, job, Point::Freed);
+            }
             self.dispatch(core);
         }
         if failed || last {
-            if device_stage.is_none() && !failed {
-                // It has no device: what it made is delivered at once.
-                self.tell(core, job, Point::Produced);
-                self.products.retain(|product| *product != job);
-                self.tell(core, job, Point::Taken);
-            }
+            // Where there is no device, what was made is delivered at once, and is in no channel.
             self.tell(core, job, Point::Delivered);
             core.finish(job, failed);
             return;
         }
-        let next = {
-            let job = &mut core.jobs[job as usize];
-            job.stage += 1;
-            usize::from(job.stage)
-        };
+        core.jobs[job as usize].stage += 1;
         if ended.is_on_device() && goes_on_there {
             self.on_card(core, job);
-        } else if device_stage == Some(next) {
-            self.tell(core, job, Point::Produced);
         } else {
             self.next_stage(core, job);
         }

@@ -47,8 +47,9 @@ pub(super) struct StagePlan {
     pub(super) gone: Vec<(ClassNumber, u64)>,
     /// What is left then.
     pub(super) keep: Vec<(ClassNumber, u64)>,
-    /// The host bytes that it adds.
+    /// The host bytes that it adds, and those that are gone when it has ended.
     pub(super) more: u64,
+    pub(super) less: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -85,7 +86,9 @@ impl CircuitPlan {
             let (takes, grows) = (taken(false), taken(true));
             let kept = |class: Class| holdings.keep.iter().find(|entry| entry.0 == class).map_or(0, |entry| entry.1);
             let gone = holdings.peak.iter().map(|&(class, peak)| (class, peak - kept(class)));
-            let gone: Vec<_> = gone.filter(|entry| entry.1 > 0).map(|(class, bytes)| (number(class), bytes)).collect();
+            let gone: Vec<_> = gone.filter(|entry| entry.1 > 0).collect();
+            let less = crate::workload::on_host(&gone);
+            let gone = gone.into_iter().map(|(class, bytes)| (number(class), bytes)).collect();
             let keep = holdings.keep.iter().map(|&(class, bytes)| (number(class), bytes)).collect();
             let on_host = stage.takes.iter().filter(|take| take.class.space().device_number().is_none());
             let more = on_host.map(|take| take.bytes).sum();
@@ -103,6 +106,7 @@ impl CircuitPlan {
                 gone,
                 keep,
                 more,
+                less,
             }
         });
         let stages = stages.collect();

@@ -14,6 +14,11 @@ pub enum End {
         /// How many wait.
         waiting: u64,
     },
+    /// A job's work was thrown away again and again, and no job came to its end in between.
+    NoProgress {
+        /// How often work of any job was thrown away.
+        thrown_away: u64,
+    },
     /// More happened than was allowed to.
     TooManyEvents,
     /// It would take more than a hundred years.
@@ -23,6 +28,21 @@ pub enum End {
         /// Why, in the ledger's words.
         why: String,
     },
+}
+
+impl End {
+    /// The word for it, as traces and JSON have it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            End::Done => "done",
+            End::OutOfMemory => "out-of-memory",
+            End::Stuck { .. } => "stuck",
+            End::NoProgress { .. } => "no-progress",
+            End::TooManyEvents => "too-many-events",
+            End::TooLong => "too-long",
+            End::Refused { .. } => "refused",
+        }
+    }
 }
 
 /// What a run came to.
@@ -72,6 +92,32 @@ pub struct Outcome {
     pub events: u64,
     /// The work in progress that the pacer has settled on, circuit by circuit and rope by rope.
     pub tokens: Vec<Vec<u64>>,
+}
+
+impl Outcome {
+    /// How it ended, in a sentence.
+    pub fn in_words(&self) -> String {
+        let Outcome { proofs, time, events, backlog, .. } = self;
+        match &self.end {
+            End::Done => format!("{proofs} proofs in {time}"),
+            End::OutOfMemory => {
+                format!("out of memory after {proofs} proofs, at {time}, with {backlog} products queued")
+            }
+            End::Stuck { waiting } => {
+                format!("stuck after {proofs} proofs: {waiting} jobs wait and nothing runs that could wake them")
+            }
+            End::NoProgress { thrown_away } => format!(
+                "no progress after {proofs} proofs, at {time}: work was thrown away and begun again {thrown_away} times, and no \
+                 job comes to its end any more"
+            ),
+            End::TooManyEvents => format!("given up after {events} events, with {proofs} proofs done, at {time}"),
+            End::TooLong => format!(
+                "given up after {time}: the next event is more than a hundred years away; make stages shorter, or the machine \
+                 faster"
+            ),
+            End::Refused { why } => format!("refused: {why}"),
+        }
+    }
 }
 
 /// Times by size: eight classes for each doubling.

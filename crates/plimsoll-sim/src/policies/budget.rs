@@ -146,25 +146,22 @@ impl Policy for StrictFifo {
 pub struct ReserveOrFail {
     free: u64,
     held: BTreeMap<JobId, u64>,
-    freed_early: BTreeMap<JobId, u64>,
 }
 
 impl ReserveOrFail {
     /// A budget of `limit` bytes.
     pub fn new(limit: u64) -> Self {
-        Self { free: limit, held: BTreeMap::new(), freed_early: BTreeMap::new() }
+        Self { free: limit, held: BTreeMap::new() }
     }
 
     fn give_back(&mut self, job: JobId) {
         self.free += self.held.remove(&job).unwrap_or(0);
-        self.freed_early.remove(&job);
     }
 }
 
 impl Policy for ReserveOrFail {
-    fn request(&mut self, job: JobId, need: Need, _: u64, grants: &mut Vec<Grant>) {
+    fn request(&mut self, job: JobId, _: Need, _: u64, grants: &mut Vec<Grant>) {
         self.held.insert(job, 0);
-        self.freed_early.insert(job, need.freed_early);
         grants.push(Grant::Start(job));
     }
 
@@ -179,16 +176,17 @@ impl Policy for ReserveOrFail {
         grants.push(Grant::Grown(job));
     }
 
+    fn shrink(&mut self, job: JobId, bytes: u64) {
+        let held = self.held.entry(job).or_default();
+        let gone = bytes.min(*held);
+        *held -= gone;
+        self.free += gone;
+    }
+
     fn at(&mut self, job: JobId, point: Point, _: u64, grants: &mut Vec<Grant>) {
         match point {
             Point::Produced => grants.push(Grant::HandOver(job)),
-            Point::Taken => {}
-            Point::Freed => {
-                let held = self.held.entry(job).or_default();
-                let early = self.freed_early.remove(&job).unwrap_or(0).min(*held);
-                *held -= early;
-                self.free += early;
-            }
+            Point::Taken | Point::Freed => {}
             Point::Delivered => self.give_back(job),
         }
     }

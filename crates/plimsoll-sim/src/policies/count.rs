@@ -1,6 +1,6 @@
 //! A count of permits and a bounded channel: three engines that differ in when the permit comes back.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::{Channel, Grant, JobId, Need, Point, Policy};
 
@@ -22,18 +22,27 @@ pub struct Count {
     back: Return,
     channel: Channel,
     waiting: VecDeque<JobId>,
+    /// Those who have a permit.
+    held: BTreeSet<JobId>,
 }
 
 impl Count {
     /// `permits` that come back at `back`, and room for `channel` products.
     pub fn new(permits: u64, back: Return, channel: usize) -> Self {
-        Self { free: permits, back, channel: Channel::new(channel), waiting: VecDeque::new() }
+        Self { free: permits, back, channel: Channel::new(channel), waiting: VecDeque::new(), held: BTreeSet::new() }
     }
 
-    fn back(&mut self, at: Return, grants: &mut Vec<Grant>) {
-        if self.back == at {
+    fn start(&mut self, job: JobId, grants: &mut Vec<Grant>) {
+        self.held.insert(job);
+        grants.push(Grant::Start(job));
+    }
+
+    /// The job has got to where permits come back; whoever has none any more gives none back.
+    fn back(&mut self, job: JobId, at: Return, grants: &mut Vec<Grant>) {
+        // With the result, and where a job ends early, nothing stays behind.
+        if (self.back == at || at == Return::Delivered) && self.held.remove(&job) {
             match self.waiting.pop_front() {
-                Some(next) => grants.push(Grant::Start(next)),
+                Some(next) => self.start(next, grants),
                 None => self.free += 1,
             }
         }
@@ -41,7 +50,7 @@ impl Count {
 
     fn handed_over(&mut self, job: JobId, grants: &mut Vec<Grant>) {
         grants.push(Grant::HandOver(job));
-        self.back(Return::HandedOver, grants);
+        self.back(job, Return::HandedOver, grants);
     }
 }
 
@@ -51,14 +60,14 @@ impl Policy for Count {
             self.waiting.push_back(job);
         } else {
             self.free -= 1;
-            grants.push(Grant::Start(job));
+            self.start(job, grants);
         }
     }
 
     fn at(&mut self, job: JobId, point: Point, _: u64, grants: &mut Vec<Grant>) {
         match point {
             Point::Produced => {
-                self.back(Return::Produced, grants);
+                self.back(job, Return::Produced, grants);
                 if self.channel.send(job) {
                     self.handed_over(job, grants);
                 }
@@ -69,7 +78,7 @@ impl Policy for Count {
                 }
             }
             Point::Freed => {}
-            Point::Delivered => self.back(Return::Delivered, grants),
+            Point::Delivered => self.back(job, Return::Delivered, grants),
         }
     }
 }

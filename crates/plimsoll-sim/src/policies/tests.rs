@@ -123,4 +123,9 @@ fn work_is_thrown_away_where_growing_fails() {
     assert_eq!(on(&mut policy, |p, g| p.grow(0, 12, 1, g)), [Grant::Refused(0)]);
     assert_eq!(on(&mut policy, |p, g| p.grow(1, 12, 1, g)), [Grant::Refused(1)]);
     assert_eq!(on(&mut policy, |p, g| p.grow(2, 12, 1, g)), [Grant::Grown(2)]);
+    // What is gone is room for others, once.
+    policy.shrink(2, 12);
+    assert_eq!(on(&mut policy, |p, g| p.at(2, Point::Freed, 2, g)), []);
+    assert_eq!(on(&mut policy, |p, g| p.grow(3, 13, 2, g)), [Grant::Refused(3)]);
+    assert_eq!(on(&mut policy, |p, g| p.grow(2, 16, 2, g)), [Grant::Grown(2)]);
 }

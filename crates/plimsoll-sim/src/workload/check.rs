@@ -39,16 +39,24 @@ const DEVICES_MAX: u64 = 64;
 const PARTS_MAX: u64 = 4096;
 pub(super) const PROOFS_MAX: u64 = 1 << 32;
 const STAGES_MAX: usize = 64;
+const CIRCUITS_MAX: usize = 256;
+const ARRIVALS_MAX: usize = 1024;
+const RESIDENCIES_MAX: usize = 256;
 
 pub(super) fn check(raw: &File, source: &Source<'_>) -> Checked<Workload> {
+    several(raw, source)?;
     let machine = machine(raw, source)?;
     let mut classes = Classes::default();
     let residencies = residencies(raw, &mut classes, source)?;
-    let circuits: Vec<Circuit> =
-        raw.circuit.iter().map(|table| circuit(table, &residencies, &mut classes, source)).collect::<Checked<_>>()?;
-    unique(raw.circuit.iter().map(|table| &table.name), "circuit", source)?;
+    let circuits: Vec<Circuit> = raw
+        .circuit
+        .get_ref()
+        .iter()
+        .map(|table| circuit(table, &residencies, &mut classes, source))
+        .collect::<Checked<_>>()?;
+    unique(raw.circuit.get_ref().iter().map(|table| &table.name), "circuit", source)?;
     needed(raw, &circuits, source)?;
-    if let Some(table) = raw.circuit.first()
+    if let Some(table) = raw.circuit.get_ref().first()
         && circuits.iter().any(|circuit| circuit.device_stage().is_some())
         && machine.devices == 0
     {
@@ -68,6 +76,30 @@ pub(super) fn check(raw: &File, source: &Source<'_>) -> Checked<Workload> {
     };
     fits(raw, &workload, source)?;
     Ok(workload)
+}
+
+/// There is something to do, and not more than makes sense.
+fn several(raw: &File, source: &Source<'_>) -> Checked<()> {
+    let File { residency, circuit, arrivals, .. } = raw;
+    if circuit.get_ref().is_empty() {
+        return Err(source.error(
+            circuit,
+            "there is no circuit",
+            "add [[circuit]] with its stages, and [[arrivals]] of it",
+        ));
+    }
+    let most = |what: &str, at: Option<&Spanned<String>>, count: usize, most: usize| match at {
+        Some(at) => Err(source.error(at, format!("there are {count} {what}"), format!("write no more than {most}"))),
+        None => Ok(()),
+    };
+    most(
+        "circuits",
+        circuit.get_ref().get(CIRCUITS_MAX).map(|table| &table.name),
+        circuit.get_ref().len(),
+        CIRCUITS_MAX,
+    )?;
+    most("residencies", residency.get(RESIDENCIES_MAX).map(|table| &table.name), residency.len(), RESIDENCIES_MAX)?;
+    most("[[arrivals]]", arrivals.get(ARRIVALS_MAX).map(|table| &table.circuit), arrivals.len(), ARRIVALS_MAX)
 }
 
 pub(super) fn in_range(at: &Spanned<u64>, what: &str, least: u64, most: u64, source: &Source<'_>) -> Checked<u64> {
@@ -191,7 +223,7 @@ fn needed(raw: &File, circuits: &[Circuit], source: &Source<'_>) -> Checked<()> 
 
 /// What is moved over PCIe has a PCIe to be moved over, and arrives.
 fn moved(raw: &File, machine: &Machine, source: &Source<'_>) -> Checked<()> {
-    for at in raw.circuit.iter().flat_map(|circuit| &circuit.stage).filter_map(|stage| stage.pcie.as_ref()) {
+    for at in raw.circuit.get_ref().iter().flat_map(|circuit| &circuit.stage).filter_map(|stage| stage.pcie.as_ref()) {
         let bytes = at.get_ref().0;
         if bytes > 0 && raw.machine.pcie.is_none() {
             let fix = "set pcie in [machine] to bytes a second, for example \"28 GiB\"";
@@ -276,6 +308,10 @@ fn in_order<'a>(table: &'a CircuitTable, source: &Source<'_>) -> Checked<Vec<&'a
         let before = match &stage.after {
             None => at.checked_sub(1),
             Some(name) => match stages.iter().position(|other| other.name.get_ref() == name.get_ref()) {
+                Some(before) if before == at => {
+                    let fault = format!("stage {:?} comes after itself", name.get_ref());
+                    return Err(source.error(name, fault, "name another stage of the same circuit"));
+                }
                 Some(before) => Some(before),
                 None => {
                     let fault = format!("there is no stage {:?} in this circuit", name.get_ref());
@@ -419,7 +455,7 @@ pub(super) fn policy(at: Option<&Spanned<PolicyTable>>, machine: &Machine, sourc
                 None => Pacing::Auto,
                 Some((_, PacingValue::Word(word))) if word == "auto" => Pacing::Auto,
                 Some((_, PacingValue::Word(word))) if word == "unpaced" => Pacing::Unpaced,
-                Some((_, PacingValue::Jobs(jobs))) if *jobs > 0 => Pacing::Fixed(*jobs),
+                Some((_, PacingValue::Jobs(jobs @ 1..))) => Pacing::Fixed(*jobs as u64),
                 Some((at, _)) => {
                     let fix = "write \"auto\", \"unpaced\", or how many jobs may be under way";
                     return Err(source.error(at, "no such pacing", fix));
@@ -454,15 +490,21 @@ fn fits(raw: &File, workload: &Workload, source: &Source<'_>) -> Checked<()> {
         PolicyKind::Plimsoll { budget, urgent_reserve, .. } => {
             (budget - urgent_reserve, "the budget less the urgent reserve")
         }
-        _ => (machine.memory - machine.others, "the machine's memory"),
+        ref other => match other.budget() {
+            Some(budget) => (budget, "the budget"),
+            None => (machine.memory - machine.others, "the machine's memory"),
+        },
     };
-    for (circuit, table) in workload.circuits.iter().zip(&raw.circuit) {
+    let is_peer = !matches!(workload.policy.kind, PolicyKind::Plimsoll { .. });
+    for (circuit, table) in workload.circuits.iter().zip(raw.circuit.get_ref()) {
         let resident = |pinned: bool| {
             let needs = circuit.needs.iter().map(|need| &workload.residencies[*need]);
             let of = needs.filter(|residency| !pinned || residency.class.space() == Space::PINNED);
             of.fold(0u64, |sum, residency| sum.saturating_add(residency.bytes))
         };
-        let (needs, pinned_needs) = (resident(false), resident(true));
+        // Peers load everything for good.
+        let needs = if is_peer { workload.resident_bytes() } else { resident(false) };
+        let pinned_needs = resident(true);
         let lanes_needed = circuit.device_stage().is_some();
         for (stage, holdings) in circuit.stages.iter().zip(circuit.holdings()) {
             let at =

@@ -17,7 +17,7 @@ pub(super) struct File {
     pub(super) machine: MachineTable,
     #[serde(default)]
     pub(super) residency: Vec<ResidencyTable>,
-    pub(super) circuit: Vec<CircuitTable>,
+    pub(super) circuit: Spanned<Vec<CircuitTable>>,
     #[serde(default)]
     pub(super) arrivals: Vec<ArrivalsTable>,
     pub(super) policy: Option<Spanned<PolicyTable>>,
@@ -159,7 +159,7 @@ pub(super) struct PolicyTable {
 #[serde(untagged)]
 pub(super) enum PacingValue {
     Word(String),
-    Jobs(u64),
+    Jobs(i64),
 }
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Workload, WorkloadError> {

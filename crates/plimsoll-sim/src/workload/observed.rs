@@ -10,6 +10,7 @@ use super::error::line_of;
 use super::file::PolicyTable;
 use super::values::Size;
 use super::{Arrivals, Policy, Workload, WorkloadError};
+use crate::{End, Outcome};
 
 /// Rows of observations, of one workload.
 #[derive(Clone, Debug)]
@@ -45,6 +46,41 @@ pub struct Row {
     pub unfit: Option<String>,
 }
 
+/// An observation beside what the model made of it. Each row is judged by the same rules.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// How far seconds a proof are off, as a part of what was observed.
+    pub seconds_off: Option<f64>,
+    /// The same of the peak.
+    pub peak_off: Option<f64>,
+    /// What is outside of the tolerance, in words.
+    pub wrong: Vec<String>,
+    /// The file says that the model does not give this row.
+    pub is_said_unfit: bool,
+}
+
+impl Judged {
+    /// The most rows that a model may be said not to give.
+    pub const UNFIT_MAX: usize = 3;
+
+    /// The model gives what was observed.
+    pub fn fits(&self) -> bool {
+        self.wrong.is_empty()
+    }
+
+    /// Neither does it fit, nor is that said.
+    pub fn is_outside(&self) -> bool {
+        !self.fits() && !self.is_said_unfit
+    }
+
+    /// The rows by what they are: that fit, that are said not to, that are outside of the tolerance without a word.
+    pub fn count(rows: &[Judged]) -> (usize, usize, usize) {
+        let outside = rows.iter().filter(|row| row.is_outside()).count();
+        let unfit = rows.iter().filter(|row| row.is_said_unfit).count();
+        (rows.len() - unfit - outside, unfit, outside)
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -64,9 +100,9 @@ struct RowTable {
     host_peak: Option<Size>,
     #[serde(default)]
     killed: bool,
-    killed_after: Option<u64>,
-    queued: Option<u64>,
-    unfit: Option<String>,
+    killed_after: Option<Spanned<u64>>,
+    queued: Option<Spanned<u64>>,
+    unfit: Option<Spanned<String>>,
 }
 
 impl Observed {
@@ -109,6 +145,18 @@ impl Observed {
             seconds => Err(source.error(at, format!("a proof took {seconds} s"), "write a number above 0")),
         };
         let row = |row: RowTable| {
+            for (what, at) in [("killed_after", &row.killed_after), ("queued", &row.queued)] {
+                if let Some(at) = at.as_ref().filter(|_| !row.killed) {
+                    return Err(source.error(
+                        at,
+                        format!("{what} of a run that was not killed"),
+                        "add killed = true, or delete it",
+                    ));
+                }
+            }
+            if let Some(at) = row.unfit.as_ref().filter(|at| at.get_ref().trim().is_empty()) {
+                return Err(source.error(at, "the cause is not told", "say why the model does not give this row"));
+            }
             Ok(Row {
                 policy: check::policy(Some(&row.policy), &workload.machine, &source)?,
                 name: row.name,
@@ -117,13 +165,46 @@ impl Observed {
                 seconds_per_proof: row.seconds_per_proof.as_ref().map(positive).transpose()?,
                 host_peak: row.host_peak.map(|size| size.0),
                 killed: row.killed,
-                killed_after: row.killed_after,
-                queued: row.queued,
-                unfit: row.unfit,
+                killed_after: row.killed_after.map(Spanned::into_inner),
+                queued: row.queued.map(Spanned::into_inner),
+                unfit: row.unfit.map(Spanned::into_inner),
             })
         };
         let rows = raw.row.into_iter().map(row).collect::<Result<_, _>>()?;
         Ok(Observed { tolerance, rows })
+    }
+}
+
+impl Observed {
+    /// Holds what the model made of a row against it. Seconds and peaks are compared as parts of what was observed; how many proofs
+    /// were done and products queued when it was killed, as the peak is, or to one where that is more: these are whole numbers.
+    pub fn judge(&self, row: &Row, outcome: &Outcome) -> Judged {
+        let off = |seen: f64, got: f64| got / seen - 1.0;
+        let mut wrong = Vec::new();
+        let (killed, done) = (outcome.end == End::OutOfMemory, outcome.end == End::Done);
+        if killed != row.killed || !killed && !done {
+            wrong.push(format!("it ends so: {}", outcome.in_words()));
+        }
+        let seconds_off = row.seconds_per_proof.map(|seen| off(seen, outcome.seconds_per_proof));
+        let peak_off = row.host_peak.map(|seen| off(seen as f64, outcome.host_peak as f64));
+        for (what, off, most) in
+            [("seconds a proof", seconds_off, self.tolerance.0), ("the peak", peak_off, self.tolerance.1)]
+        {
+            if let Some(off) = off.filter(|off| off.abs() > most) {
+                wrong.push(format!("{what} off by {:+.1} %", 100.0 * off));
+            }
+        }
+        for (what, seen, got) in
+            [("killed after", row.killed_after, outcome.proofs), ("queued", row.queued, outcome.backlog)]
+        {
+            if let Some(seen) =
+                seen.filter(|seen| got.abs_diff(*seen) as f64 > (self.tolerance.1 * *seen as f64).max(1.0))
+            {
+                let unit = if what == "queued" { "products" } else { "proofs" };
+                wrong.push(format!("{what} {got} {unit}, not {seen}"));
+            }
+        }
+        Judged { seconds_off, peak_off, wrong, is_said_unfit: row.unfit.is_some() }
     }
 }
 

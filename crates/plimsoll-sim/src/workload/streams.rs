@@ -17,7 +17,7 @@ pub(super) fn streams(raw: &File, circuits: &[Circuit], source: &Source<'_>) -> 
     match (0..circuits.len()).find(|circuit| streams.iter().all(|stream| stream.circuit != *circuit)) {
         None => Ok(streams),
         Some(at) => {
-            let name = &raw.circuit[at].name;
+            let name = &raw.circuit.get_ref()[at].name;
             let fault = format!("it is not said when proofs of {:?} arrive", name.get_ref());
             Err(source.error(
                 name,

@@ -6,11 +6,9 @@ use plimsoll::Bytes;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
 
+use super::SIZE_MAX;
 use crate::Nanos;
 use crate::random::Law;
-
-/// More than any machine has, so that sums of a few of them fit 64 bits.
-const SIZE_MAX: u64 = 1 << 50;
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,10 +41,7 @@ impl<'de> Deserialize<'de> for Size {
 
             fn visit_u64<E: Error>(self, bytes: u64) -> Result<Size, E> {
                 if bytes > SIZE_MAX {
-                    return Err(E::custom(format!(
-                        "{} is more than any machine has (1 PiB); write less",
-                        Bytes(bytes)
-                    )));
+                    return Err(E::custom(format!("{bytes} bytes are more than any machine has (1 PiB); write less")));
                 }
                 Ok(Size(bytes))
             }

@@ -210,6 +210,6 @@ fn a_lost_wake_up_is_found_and_does_not_hang() {
 #[test]
 fn too_many_events_end_a_run() {
     let workload = Workload::parse("w.toml", GOOD).unwrap_or_else(|error| panic!("{error}"));
-    let outcome = simulate(&workload, Options { events_max: 100, timeline: None });
+    let outcome = simulate(&workload, Options { events_max: 100, ..Options::default() });
     assert_eq!(outcome.end, End::TooManyEvents);
 }

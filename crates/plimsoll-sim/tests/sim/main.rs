@@ -5,6 +5,7 @@ mod determinism;
 mod faults;
 mod mutated;
 mod observed;
+mod peers;
 mod plan;
 mod replay;
 mod search;

@@ -40,7 +40,7 @@ fn check(what: &str, text: &str) -> Option<Workload> {
         }
         Ok(mut workload) => {
             workload.streams.iter_mut().for_each(|stream| stream.proofs = stream.proofs.min(2));
-            simulate(&workload, Options { events_max: 2000, timeline: None });
+            simulate(&workload, Options { events_max: 2000, ..Options::default() });
             (0..workload.circuits.len()).for_each(|circuit| _ = plan::forecast(&workload, circuit));
             Some(workload)
         }

@@ -1,9 +1,9 @@
 //! The model against what was observed: one set of parameters for all rows.
 
-use plimsoll_sim::workload::Observed;
-use plimsoll_sim::{End, Options, simulate};
+use plimsoll_sim::workload::{Judged, Observed};
+use plimsoll_sim::{Options, simulate};
 
-use super::support::{GIB, example, path};
+use super::support::{example, path};
 
 /// Seconds a proof within a tenth, the peak within fifteen hundredths; at most three rows are said not to fit, with the cause.
 #[test]
@@ -11,33 +11,36 @@ fn the_model_gives_what_was_observed() {
     let workload = example("porep32.toml");
     let observed = Observed::read(&path("porep32.observed.toml"), &workload).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((observed.tolerance, observed.rows.len()), ((0.10, 0.15), 12));
-    let mut unfit = 0;
+    let mut judged = Vec::new();
     for row in &observed.rows {
         let outcome = simulate(&row.apply(&workload), Options::default());
-        let mut wrong = Vec::new();
-        let killed = outcome.end == End::OutOfMemory;
-        if killed != row.killed {
-            wrong.push(format!("ends with {:?}", outcome.end));
-        }
-        let mut within = |what: &str, seen: Option<f64>, got: f64, tolerance: f64| {
-            if let Some(seen) = seen.filter(|seen| (got / seen - 1.0).abs() > tolerance) {
-                wrong.push(format!("{what} is {got:.1}, and {seen:.1} was observed"));
-            }
-        };
-        within("seconds a proof", row.seconds_per_proof, outcome.seconds_per_proof, 0.10);
-        within("the peak in GiB", row.host_peak.map(|peak| peak as f64 / GIB), outcome.host_peak as f64 / GIB, 0.15);
-        within("the queue", row.queued.map(|queued| queued as f64), outcome.backlog as f64, 0.15);
-        if row.killed_after == Some(0) && outcome.proofs > 0 {
-            wrong.push(format!("killed after {} proofs, not before the first", outcome.proofs));
-        }
-        match &row.unfit {
-            None => assert!(wrong.is_empty(), "{}: {}", row.name, wrong.join("; ")),
-            Some(cause) => {
-                assert!(!wrong.is_empty(), "{} is said not to fit, and fits", row.name);
-                assert!(cause.len() > 40, "{}: the cause is not told", row.name);
-                unfit += 1;
-            }
-        }
+        let of = observed.judge(row, &outcome);
+        assert!(!of.is_outside(), "{}: {}", row.name, of.wrong.join("; "));
+        assert!(!of.is_said_unfit || !of.fits(), "{} is said not to fit, and fits", row.name);
+        assert!(row.unfit.as_ref().is_none_or(|cause| cause.len() > 40), "{}: the cause is not told", row.name);
+        judged.push(of);
     }
-    assert!(unfit <= 3, "{unfit} rows do not fit");
+    let (_, unfit, outside) = Judged::count(&judged);
+    assert!(outside == 0 && unfit <= Judged::UNFIT_MAX, "{unfit} rows do not fit");
+}
+
+/// A row of a run that was killed is judged as every other: when, with how many queued, and with how much.
+#[test]
+fn a_killed_row_is_judged_like_the_rest() {
+    let workload = example("porep32.toml");
+    let with = |from: &str, to: &str| {
+        let text = std::fs::read_to_string(path("porep32.observed.toml")).expect("it is there");
+        assert!(text.contains(from), "{from}");
+        let observed = Observed::parse("o.toml", &text.replacen(from, to, 1), &workload)?;
+        let row = &observed.rows[1];
+        Ok::<_, plimsoll_sim::WorkloadError>(observed.judge(row, &simulate(&row.apply(&workload), Options::default())))
+    };
+    let judged = |from, to| with(from, to).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(judged("killed_after = 8", "killed_after = 13").wrong, [""; 0]);
+    assert_eq!(judged("queued = 28", "queued = 28").wrong, ["killed after 13 proofs, not 8"]);
+    assert_eq!(judged("killed_after = 8\nqueued = 28", "killed_after = 13\nqueued = 40").wrong.len(), 1);
+    assert!(judged("killed_after = 8\nqueued = 28", "").fits(), "what is not told is not judged");
+    assert_eq!(judged("killed = true\nkilled_after = 8\nqueued = 28", "").wrong.len(), 1);
+    let error = with("killed = true\nkilled_after = 8", "killed_after = 8").expect_err("it was not killed").to_string();
+    assert!(error.contains("a run that was not killed"), "{error}");
 }

@@ -35,7 +35,7 @@ fn the_smallest_budget_is_the_smallest() {
 
 #[test]
 fn a_plan_says_what_would_help() {
-    let plan = plan(&budget(&porep(150), 300), 300 << 30, 10_000_000);
+    let plan = plan(&budget(&porep(150), 300), 300 << 30, 10_000_000, &mut |_| ());
     let saves = |what: &str| plan.changes.iter().find(|change| change.what == what).expect(what).saves;
     // The device is the drum: another one helps, and so do faster transfers; memory does not.
     assert!(saves("one more GPU") > 0.2 && saves("PCIe twice as fast") > 0.1, "{:?}", plan.changes);
