@@ -75,7 +75,7 @@ pub struct Forecast {
 pub struct Change {
     /// What is changed.
     pub what: &'static str,
-    /// Seconds a proof by the formulas, of the first circuit.
+    /// Seconds a proof by the formulas, of all circuits together.
     pub analytic: Option<f64>,
     /// Simulated, of everything.
     pub simulated: Option<f64>,
@@ -113,7 +113,7 @@ fn with_budget(workload: &Workload, budget: u64) -> Workload {
 }
 
 /// More jobs than this say nothing new, and each plan is a score of simulations.
-const JOBS_MAX: u64 = 20_000;
+const JOBS_MAX: u64 = 4_000;
 
 /// The same with fewer proofs, as many of each stream in proportion; and how many, if that is fewer.
 fn shortened(workload: &Workload) -> (Workload, Option<u64>) {
@@ -128,7 +128,7 @@ fn shortened(workload: &Workload) -> (Workload, Option<u64>) {
     for stream in &mut workload.streams {
         // Enough for a steady state, even of proofs of many parts.
         let fewer = (u128::from(stream.proofs) * u128::from(JOBS_MAX)).div_ceil(all) as u64;
-        stream.proofs = fewer.max(stream.proofs.min(4));
+        stream.proofs = fewer.max(stream.proofs.min(2));
     }
     let proofs = workload.streams.iter().map(|stream| stream.proofs).sum();
     (workload, Some(proofs))
@@ -246,7 +246,9 @@ pub fn plan(workload: &Workload, budget: u64, events_max: u64, progress: &mut dy
     let whole = workload.machine.memory - workload.machine.others;
     let now = with_budget(workload, budget);
     let simulated = run(&now);
-    let seconds = |outcome: &Outcome| (outcome.end == End::Done).then_some(outcome.seconds_per_proof_steady);
+    let alone = workload.circuits.len() == 1;
+    let per = |outcome: &Outcome| if alone { outcome.seconds_per_proof_steady } else { outcome.seconds_per_proof };
+    let seconds = |outcome: &Outcome| (outcome.end == End::Done).then(|| per(outcome));
     let enough = seconds(&run(&with_budget(workload, whole))).map(|best| {
         let does = |budget: u64| seconds(&run(&with_budget(workload, budget))).is_some_and(|got| got <= 1.01 * best);
         // To a gibibyte; the curve falls but for noise.
@@ -293,7 +295,10 @@ pub fn plan(workload: &Workload, budget: u64, events_max: u64, progress: &mut dy
 }
 
 fn changes(now: &Workload, budget: u64, simulated: &Outcome, run: &dyn Fn(&Workload) -> Outcome) -> Vec<Change> {
-    let before = simulated.seconds_per_proof_steady;
+    // Of several kinds of proofs there is no steady state: some come to their end before others begin.
+    let alone = now.circuits.len() == 1;
+    let seconds = |outcome: &Outcome| if alone { outcome.seconds_per_proof_steady } else { outcome.seconds_per_proof };
+    let before = seconds(simulated);
     let mut tried: Vec<(&'static str, Workload)> = Vec::new();
     if now.machine.devices > 0 {
         let mut more = now.clone();
@@ -315,9 +320,12 @@ fn changes(now: &Workload, budget: u64, simulated: &Outcome, run: &dyn Fn(&Workl
     }
     let change = |(what, workload): (&'static str, Workload)| {
         let outcome = run(&workload);
-        let simulated = (outcome.end == End::Done).then_some(outcome.seconds_per_proof_steady);
+        let simulated = (outcome.end == End::Done).then(|| seconds(&outcome));
         let saves = simulated.map_or(0.0, |after| if before > 0.0 { 1.0 - after / before } else { 0.0 });
-        Change { what, analytic: forecast(&workload, 0).seconds_per_proof, simulated, saves }
+        let forecasts: Vec<Forecast> = (0..workload.circuits.len()).map(|at| forecast(&workload, at)).collect();
+        let together = || together::forecast(&workload, &forecasts).map(|together| together.seconds_per_proof);
+        let analytic = if alone { forecasts[0].seconds_per_proof } else { together() };
+        Change { what, analytic, simulated, saves }
     };
     tried.into_iter().map(change).collect()
 }

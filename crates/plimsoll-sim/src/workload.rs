@@ -253,12 +253,7 @@ impl Workload {
     /// asks for more than its machine has.
     pub fn read(path: &std::path::Path) -> Result<Workload, WorkloadError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| WorkloadError {
-            file: name.clone(),
-            line: None,
-            fault: error.to_string(),
-            fix: "name a workload file; docs/examples/workloads has some".into(),
-        })?;
+        let text = error::read(path, "name a workload file; docs/examples/workloads has some")?;
         Workload::parse(&name, &text)
     }
 

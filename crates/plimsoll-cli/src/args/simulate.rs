@@ -72,7 +72,7 @@ pub struct Simulate {
     #[arg(long, value_name = "N", requires = "sweep", value_parser = clap::value_parser!(u32).range(2..=200))]
     pub steps: Option<u32>,
 
-    /// Give a run up after so many events [default: 100,000,000; a fifth of that for each of several]
+    /// Give a run up after so many events [default: 50,000,000; a fifth of that for each of several]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub events_max: Option<u64>,
 

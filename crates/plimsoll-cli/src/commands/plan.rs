@@ -123,7 +123,7 @@ fn print(workload: &Workload, plan: &plan::Plan) -> Result<(), Failure> {
         ("saves", Align::Right),
     ]);
     for change in &plan.changes {
-        let analytic = if alone { seconds(change.analytic) } else { String::new() };
+        let analytic = seconds(change.analytic);
         changes.add([
             change.what.to_owned(),
             analytic,

@@ -20,7 +20,7 @@ pub mod told;
 use self::told::Told;
 
 /// More than this ends a run: a minute or two, and never for ever.
-const EVENTS_MAX: u64 = 100_000_000;
+const EVENTS_MAX: u64 = 50_000_000;
 
 /// How many budgets a sweep tries, and how many worlds a search, unless the command line says otherwise.
 const STEPS: u32 = 14;

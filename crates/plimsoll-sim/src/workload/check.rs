@@ -42,6 +42,7 @@ const STAGES_MAX: usize = 64;
 const CIRCUITS_MAX: usize = 256;
 const ARRIVALS_MAX: usize = 1024;
 const RESIDENCIES_MAX: usize = 256;
+const CLASSES_MAX: usize = 64;
 
 pub(super) fn check(raw: &File, source: &Source<'_>) -> Checked<Workload> {
     several(raw, source)?;
@@ -262,6 +263,10 @@ fn circuit(
     let order = in_order(table, source)?;
     let stages: Vec<Stage> =
         order.iter().map(|stage| self::stage(stage, &mut held, classes, source)).collect::<Checked<_>>()?;
+    if let Some(at) = table.needs.get(RESIDENCIES_MAX) {
+        let fault = format!("the circuit needs {} residencies", table.needs.len());
+        return Err(source.error(at, fault, format!("write no more than {RESIDENCIES_MAX}")));
+    }
     let mut needs: Vec<usize> = Vec::new();
     for at in &table.needs {
         let found = need(at)?;
@@ -346,6 +351,12 @@ fn in_order<'a>(table: &'a CircuitTable, source: &Source<'_>) -> Checked<Vec<&'a
 }
 
 fn stage(table: &StageTable, held: &mut BTreeSet<Class>, classes: &mut Classes, source: &Source<'_>) -> Checked<Stage> {
+    for (what, count) in [("takes", table.takes.len()), ("frees", table.frees.len())] {
+        if count > CLASSES_MAX {
+            let fault = format!("the stage {what} {count} classes");
+            return Err(source.error(&table.name, fault, format!("write no more than {CLASSES_MAX}")));
+        }
+    }
     let mut takes: Vec<Take> = Vec::new();
     for take in &table.takes {
         let class = classes.taken(&take.class, space(take.space), source)?;

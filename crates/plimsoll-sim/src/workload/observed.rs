@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::check::{self, Source};
-use super::error::line_of;
+use super::error::{self, line_of};
 use super::file::PolicyTable;
 use super::values::Size;
 use super::{Arrivals, Policy, Workload, WorkloadError};
@@ -45,6 +45,9 @@ pub struct Row {
     /// Why the model does not give this, where it does not.
     pub unfit: Option<String>,
 }
+
+/// Each row is a simulation.
+const ROWS_MAX: usize = 256;
 
 /// An observation beside what the model made of it. Each row is judged by the same rules.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,12 +116,8 @@ impl Observed {
     /// As [`Workload::read`].
     pub fn read(path: &Path, workload: &Workload) -> Result<Observed, WorkloadError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| WorkloadError {
-            file: file.clone(),
-            line: None,
-            fault: error.to_string(),
-            fix: "name a file of observations, such as docs/examples/workloads/porep32.observed.toml".into(),
-        })?;
+        let text =
+            error::read(path, "name a file of observations, such as docs/examples/workloads/porep32.observed.toml")?;
         Observed::parse(&file, &text, workload)
     }
 
@@ -144,6 +143,10 @@ impl Observed {
             seconds if seconds.is_finite() && seconds > 0.0 => Ok(seconds),
             seconds => Err(source.error(at, format!("a proof took {seconds} s"), "write a number above 0")),
         };
+        if let Some(row) = raw.row.get(ROWS_MAX) {
+            let fault = format!("there are {} rows", raw.row.len());
+            return Err(source.error(&row.proofs, fault, format!("write no more than {ROWS_MAX}")));
+        }
         let row = |row: RowTable| {
             for (what, at) in [("killed_after", &row.killed_after), ("queued", &row.queued)] {
                 if let Some(at) = at.as_ref().filter(|_| !row.killed) {

@@ -83,6 +83,9 @@ fn what_is_wrong_is_told_with_its_line() {
         ("budget = \"60 GiB\"", "budget = \"160 GiB\"", 35, "the budget is 160.00 GiB"),
         ("name = \"make\"", "name = \"make\"\nafter = \"prove\"", 18, "leads in a circle"),
         ("name = \"prove\"", "name = \"make\"", 22, "two stages called"),
+        ("name = \"prove\"", "name = \"prove\"\nafter = \"prove\"", 23, "comes after itself"),
+        ("budget = \"60 GiB\"", "budget = \"60 GiB\"\npacing = -1", 36, "no such pacing"),
+        ("poisson = \"3 s\"", "poisson = \"-3 s\"", 30, "is negative"),
         ("devices = 1", "devices = 0", 13, "the machine has none"),
         ("memory = \"100 GiB\"", "memory = \"0\"", 2, "no memory"),
         ("[machine]", "[machine", 1, ""),
@@ -140,6 +143,41 @@ fn what_is_wrong_is_told_with_its_line() {
         ("\"3 s\"", "\"900000 h\"", 30, "more than ten years"),
     ] {
         check(from, to, line, fault);
+    }
+}
+
+/// What no machine has and nobody means is refused at once, whatever it is that there is too much of, or nothing.
+#[test]
+fn too_much_is_told_at_once() {
+    let many = |count: usize, of: &dyn Fn(usize) -> String| (0..count).map(of).collect::<String>();
+    let takes = many(65, &|n| format!("{{ class = \"c{n}\", bytes = 1 }},"));
+    let arrivals = many(1025, &|_| "[[arrivals]]\ncircuit = \"proof\"\nbatch = true\n".to_owned());
+    let circuits =
+        many(257, &|n| format!("[[circuit]]\nname = \"p{n}\"\n[[circuit.stage]]\nname = \"s\"\ntime = \"1 s\"\n"));
+    for (text, fault) in [
+        (
+            GOOD.replace("takes = [{ class = \"aux\"", &format!("takes = [{takes}{{ class = \"aux\"")),
+            "takes 66 classes",
+        ),
+        (GOOD.replace("[policy]", &format!("{arrivals}[policy]")), "there are 1026 [[arrivals]]"),
+        (GOOD.replace("[[circuit]]", &format!("{circuits}[[circuit]]")), "there are 258 circuits"),
+        ("circuit = []\n[machine]\nmemory = \"1 GiB\"\nworkers = 1\n".to_owned(), "there is no circuit"),
+    ] {
+        let error = Workload::parse("w.toml", &text).expect_err(fault).to_string();
+        assert!(error.starts_with("w.toml:") && error.contains(fault), "{error}");
+    }
+    let endless = Workload::read(std::path::Path::new("/dev/zero")).expect_err("it has no end").to_string();
+    assert!(endless.contains("larger than 16 MiB"), "{endless}");
+}
+
+/// A peer's budget is as little a wish as ours.
+#[test]
+fn a_peers_budget_below_one_job_is_told_with_its_line() {
+    for kind in ["optimistic-budget", "strict-fifo", "reserve-or-fail", "greedy"] {
+        let text =
+            GOOD.replace("kind = \"plimsoll\"\nbudget = \"60 GiB\"", &format!("kind = {kind:?}\nbudget = \"13 GiB\""));
+        let error = Workload::parse("w.toml", &text).expect_err(kind).to_string();
+        assert!(error.starts_with("w.toml:17: ") && error.contains("the budget is 13.00 GiB"), "{error}");
     }
 }
 

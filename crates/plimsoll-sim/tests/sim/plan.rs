@@ -1,7 +1,8 @@
 //! The planner: formulas and simulation side by side.
 
 use plimsoll_sim::plan::{plan, smallest_budget};
-use plimsoll_sim::{End, Options, simulate};
+use plimsoll_sim::workload::{Arrivals, Policy, PolicyKind};
+use plimsoll_sim::{End, Nanos, Options, simulate};
 
 use super::support::{GIB, budget, example, porep};
 
@@ -27,7 +28,7 @@ fn the_smallest_budget_is_the_smallest() {
     let least = smallest_budget(&workload);
     let mut with = budget(&workload, 0);
     for (bytes, gets_through) in [(least, true), (least - 1, false)] {
-        with.policy = plimsoll_sim::workload::Policy::plimsoll(bytes);
+        with.policy = Policy::plimsoll(bytes);
         let outcome = simulate(&with, Options::default());
         assert_eq!(outcome.end == End::Done, gets_through, "{bytes}: {:?}", outcome.end);
     }
@@ -41,6 +42,76 @@ fn a_plan_says_what_would_help() {
     assert!(saves("one more GPU") > 0.2 && saves("PCIe twice as fast") > 0.1, "{:?}", plan.changes);
     assert!(saves("64 GiB more memory").abs() < 0.01, "{:?}", plan.changes);
     assert!(plan.enough.is_some_and(|enough| enough as f64 / GIB < 200.0), "{:?}", plan.enough);
+}
+
+/// What arrives more slowly than it is done is held up by nobody but those who ask; and formulas and simulation say the same.
+#[test]
+fn who_asks_for_little_is_what_holds_it_up() {
+    let winning = example("winningpost.toml");
+    let mut one = porep(30);
+    one.streams[0].arrivals = Arrivals::ClosedLoop(1);
+    let mut every = porep(30);
+    every.streams[0].arrivals = Arrivals::Every(Nanos(60_000_000_000));
+    for (workload, gib, word, off) in [
+        (&winning, 8, "arrivals, one every", 0.02),
+        (&every, 185, "arrivals, one every 60.00 s", 0.02),
+        (&one, 185, "one proof is asked for at a time", 0.1),
+        (&porep(150), 300, "the lanes of the device", 0.02),
+    ] {
+        let plan = plan(workload, gib << 30, 10_000_000, &mut |_| ());
+        assert!(plan.bottleneck.contains(word), "{}", plan.bottleneck);
+        let formulas = plan.circuits[0].seconds_per_proof.expect("times are known");
+        let ratio = plan.simulated.seconds_per_proof_steady / formulas;
+        assert!((ratio - 1.0).abs() < off, "{word}: {ratio}");
+        let gpu = plan.changes.iter().find(|change| change.what == "one more GPU").expect("there is one");
+        assert!(gpu.saves < 0.05 || word.starts_with("the lanes") || word.starts_with("one proof"), "{word}: {gpu:?}");
+    }
+    // All kinds together, by the bottleneck law.
+    let plan = plan(&example("mix.toml"), 240 << 30, 10_000_000, &mut |_| ());
+    let together = plan.together.expect("times are known");
+    assert!(together.by.contains("arrivals: the last proof of snapdeals"), "{together:?}");
+    assert!((plan.simulated.seconds_per_proof / together.seconds_per_proof - 1.0).abs() < 0.05, "{together:?}");
+}
+
+/// What is set aside for urgent jobs is nobody else's, also where little is left; and no plan changes it.
+#[test]
+fn the_smallest_budget_leaves_the_urgent_reserve_alone() {
+    let reserve = 30 << 30;
+    let with = |budget| {
+        let mut workload = porep(2);
+        let (bypass, pacing) = (plimsoll::Budget::DEFAULT_BYPASS, Default::default());
+        workload.policy = Policy::new(PolicyKind::Plimsoll { budget, pacing, bypass, urgent_reserve: reserve });
+        workload
+    };
+    let least = smallest_budget(&with(0));
+    assert_eq!(least, smallest_budget(&porep(2)) + reserve);
+    for (bytes, gets_through) in [(least, true), (least - 1, false)] {
+        let outcome = simulate(&with(bytes), Options::default());
+        assert_eq!(outcome.end == End::Done, gets_through, "{bytes}: {:?}", outcome.end);
+        let plan = plan(&with(bytes), bytes, 10_000_000, &mut |_| ());
+        assert_eq!(plan.simulated.end == End::Done, gets_through, "{bytes}: {:?}", plan.simulated.end);
+    }
+}
+
+/// Budgets and workloads at the edge panic nowhere.
+#[test]
+fn a_budget_below_the_runtime_is_refused() {
+    let mut workload = porep(2);
+    workload.policy = Policy::plimsoll(1 << 30);
+    let mut lines = Vec::new();
+    let outcome = plimsoll_sim::record(&workload, Options::default(), &mut lines).expect("a vector takes it");
+    assert!(matches!(outcome.end, End::Refused { .. }), "{outcome:?}");
+    assert!(lines.ends_with(b"\"}\n") && String::from_utf8_lossy(&lines).contains("\"how\":\"refused\""));
+}
+
+/// However many proofs there are to be, a plan simulates no more than say something.
+#[test]
+fn a_plan_of_very_many_proofs_ends() {
+    let mut workload = porep(1 << 32);
+    workload.circuits[0].parts = 1000;
+    let plan = plan(&workload, 300 << 30, 10_000_000, &mut |_| ());
+    assert!(plan.shortened.is_some_and(|proofs| proofs <= 5), "{:?}", plan.shortened);
+    assert_eq!(plan.simulated.end, End::Done);
 }
 
 #[test]
