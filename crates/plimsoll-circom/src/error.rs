@@ -100,6 +100,12 @@ pub enum ReadError {
         /// The signal.
         index: usize,
     },
+    /// The system does not give the bytes: the disk fails, or the file was cut short meanwhile.
+    #[error("it cannot be read: {kind}")]
+    Unreadable {
+        /// What the system says.
+        kind: std::io::ErrorKind,
+    },
     /// Bytes are not those that were read, and checked, before.
     #[error("the file was changed while it was in use; begin again with one that nobody writes to")]
     Changed,
@@ -109,6 +115,12 @@ pub enum ReadError {
     /// A witness does not begin with the constant one.
     #[error("its first value is not one, so it is not a witness")]
     NoOne,
+}
+
+impl From<std::io::Error> for ReadError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Unreadable { kind: error.kind() }
+    }
 }
 
 /// A part of a file, as messages name it. All are plural.

@@ -1,11 +1,15 @@
 //! A file in memory without being read into memory.
 //!
 //! Its pages come when they are looked at, and count as the process's resident memory until they are released. Readers look at one
-//! window after the other and release each ([`Pages`]), so that a mapped file of any size costs no more than a window.
+//! window after the other and release each ([`Pages`]), so that a mapped file of any size costs no more than a window and what the
+//! kernel maps around it: since Linux 6.18 all of a folio, which is up to 2 MiB, when one page of it is looked at.
+//!
+//! Whoever needs a copy of a window anyway has it read ([`Pages::copy`]), which maps nothing.
 
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, Range};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use memmap2::{Advice, Mmap, UncheckedAdvice};
@@ -14,6 +18,20 @@ use memmap2::{Advice, Mmap, UncheckedAdvice};
 pub trait Pages: Sync + std::fmt::Debug {
     /// The bytes in `range` have been read. They may be looked at again, at the price of fetching them again.
     fn release(&self, range: Range<usize>);
+
+    /// Copies what `bytes`, all of the file, have from `start` on.
+    ///
+    /// # Errors
+    /// What the system says.
+    ///
+    /// # Panics
+    /// When there are not as many.
+    fn copy(&self, bytes: &[u8], start: usize, out: &mut [u8]) -> io::Result<()> {
+        let range = start..start + out.len();
+        out.copy_from_slice(&bytes[range.clone()]);
+        self.release(range);
+        Ok(())
+    }
 }
 
 /// Memory that stays anyway.
@@ -28,7 +46,11 @@ impl Pages for InMemory {
 #[derive(Debug)]
 pub struct MappedFile {
     map: Mmap,
+    file: File,
 }
+
+/// The largest folio of a file's pages, and what it is aligned to.
+const FOLIO_BYTES: usize = 2 << 20;
 
 impl MappedFile {
     /// Maps a regular file for reading.
@@ -51,7 +73,7 @@ impl MappedFile {
             // A hint only: without it reading is slower.
             let _ = map.advise(Advice::Sequential);
         }
-        Ok(Self { map })
+        Ok(Self { map, file })
     }
 }
 
@@ -68,11 +90,19 @@ impl Pages for MappedFile {
         if range.is_empty() || range.end > self.map.len() {
             return;
         }
+        // Whole folios: looking at the end of one may have brought back what was released at its start.
+        let start = range.start / FOLIO_BYTES * FOLIO_BYTES;
+        let range = start..range.end.next_multiple_of(FOLIO_BYTES).min(self.map.len());
         // SAFETY: the mapping is of a file and never written to, so that its pages hold again what they held when they are next
         // looked at.
         let released = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len()) };
         // A kernel that does not take the hint keeps the pages: more is resident, nothing is wrong.
         let _ = released;
+    }
+
+    fn copy(&self, bytes: &[u8], start: usize, out: &mut [u8]) -> io::Result<()> {
+        assert!(start.checked_add(out.len()).is_some_and(|end| end <= bytes.len()), "so many bytes are there");
+        self.file.read_exact_at(out, start as u64)
     }
 }
 
@@ -92,6 +122,39 @@ mod tests {
             map.release(range);
             assert!(map[..] == bytes[..]);
         }
+    }
+
+    /// What of this file's mapping is resident, as the kernel counts it.
+    #[cfg(target_os = "linux")]
+    fn resident_kib(name: &str) -> u64 {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
+        let mapping = smaps.split_once(name).expect("mapped").1;
+        let rss = mapping.lines().find_map(|line| line.strip_prefix("Rss:")).expect("counted");
+        rss.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn windows_that_were_released_or_copied_are_not_resident() {
+        let name = format!("plimsoll-windows-{}", std::process::id());
+        let path = std::env::temp_dir().join(&name);
+        let bytes: Vec<u8> = (0..4 << 20_u32).flat_map(u32::to_le_bytes).collect();
+        std::fs::write(&path, &bytes).expect("a temporary file");
+        let map = MappedFile::open(&path).expect("mapped");
+        let window = 300_000;
+        let mut copy = vec![0; window];
+        for start in (0..bytes.len() - window).step_by(window) {
+            map.copy(&map, start, &mut copy).expect("read");
+            assert!(copy == bytes[start..start + window]);
+        }
+        assert_eq!(resident_kib(&name), 0, "nothing was looked at");
+        for start in (0..bytes.len()).step_by(window) {
+            let range = start..(start + window).min(bytes.len());
+            assert!(map[range.clone()] == bytes[range.clone()]);
+            map.release(range);
+        }
+        assert_eq!(resident_kib(&name), 0, "all was released");
+        std::fs::remove_file(&path).expect("there");
     }
 
     #[test]

@@ -166,8 +166,7 @@ impl<'f, 'a> Windows<'f, 'a> {
         for (window, first) in range.clone().step_by(per_window * P::BYTES).zip((0..).step_by(per_window)) {
             let window = window..(window + per_window * P::BYTES).min(range.end);
             let copy = &mut self.copy[..window.len()];
-            copy.copy_from_slice(&self.file.bytes()[window.clone()]);
-            self.pages.release(window);
+            self.pages.copy(self.file.bytes(), window.start, copy)?;
             self.hasher.update(&*copy);
             let points = &mut points[..copy.len() / P::BYTES];
             parse_points(copy, points).map_err(|(index, fault)| ReadError::Point {

@@ -16,6 +16,9 @@ use crate::scalars::coefficient;
 /// What is looked at before its pages are released: whole coefficients.
 const WINDOW_COEFFICIENTS: usize = (1 << 20) / COEFFICIENT_BYTES;
 
+/// The copy of a window.
+const WINDOW_BYTES: u64 = (WINDOW_COEFFICIENTS * COEFFICIENT_BYTES) as u64;
+
 /// What a term takes that was collected to be compared, while its vector grows.
 const TERM_COPY_BYTES: u64 = 2 * (4 + SCALAR_BYTES) as u64;
 
@@ -57,6 +60,7 @@ impl ZkeyFile<'_> {
         let (inputs, rows) = (header.public as usize + 1, header.domain as usize);
         let entries = header.coefficients as usize + r1cs.map_or(0, R1csFile::terms_max);
         let building = R1csBuilder::bytes_for(inputs, header.signals as usize - inputs, rows, entries, entries);
+        let building = building + WINDOW_BYTES.min(self.coefficients.len() as u64);
         // Comparing takes the longest row of the key, from both files, while nothing is built any more.
         let comparing = r1cs.map_or(0, |_| 2 * TERM_COPY_BYTES * u64::from(header.coefficients));
         building.max(comparing)
@@ -157,9 +161,12 @@ impl ZkeyFile<'_> {
         let all = self.coefficients.start + 4..self.coefficients.end;
         let range = |what, found: u32, max: u32| ReadError::Range { what, found: found.into(), max: max.into() };
         let mut index = 0;
+        let mut copy = vec![0; all.len().min(WINDOW_COEFFICIENTS * COEFFICIENT_BYTES)];
         for start in all.clone().step_by(WINDOW_COEFFICIENTS * COEFFICIENT_BYTES) {
             let window: Range<usize> = start..(start + WINDOW_COEFFICIENTS * COEFFICIENT_BYTES).min(all.end);
-            for bytes in self.bytes()[window.clone()].chunks_exact(COEFFICIENT_BYTES) {
+            let copy = &mut copy[..window.len()];
+            pages.copy(self.bytes(), window.start, copy).map_err(ReadError::from)?;
+            for bytes in copy.chunks_exact(COEFFICIENT_BYTES) {
                 let (numbers, value) = bytes.split_at(12);
                 let number = |i: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| numbers[4 * i + byte]));
                 let (matrix, row, signal) = (number(0), number(1), number(2));
@@ -177,7 +184,6 @@ impl ZkeyFile<'_> {
                 sink(side, row as usize, signal as usize, value, index)?;
                 index += 1;
             }
-            pages.release(window);
         }
         Ok(())
     }

@@ -149,8 +149,7 @@ impl ZkeyStream {
             let start = query.range.start + window * self.window_points * P::BYTES;
             let bytes = start..start + out.len() * P::BYTES;
             let copy = &mut copy[..bytes.len()];
-            copy.copy_from_slice(&self.map[bytes.clone()]);
-            self.map.release(bytes);
+            self.map.copy(&self.map, bytes.start, copy)?;
             if WindowDigest::from(Sha256::digest(&*copy)) != query.windows[window] {
                 return Err(ReadError::Changed);
             }
@@ -254,8 +253,7 @@ impl Scan<'_> {
         for start in range.clone().step_by(window_bytes) {
             let window = start..(start + window_bytes).min(range.end);
             let copy = &mut copy[..window.len()];
-            copy.copy_from_slice(&self.map[window.clone()]);
-            self.map.release(window);
+            self.map.copy(self.map, window.start, copy)?;
             self.hasher.update(&*copy);
             windows.push(Sha256::digest(&*copy).into());
             let points = &mut points[..copy.len() / P::BYTES];

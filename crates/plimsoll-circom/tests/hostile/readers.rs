@@ -45,7 +45,7 @@ pub(crate) fn zkey(bytes: &[u8]) {
         assert!(contributors.len() * 500 <= bytes.len(), "more contributions than there is room for");
     }
     let building = file.shape_bytes(None);
-    assert!(building <= 4 * bytes.len() as u64 + 4096, "{building} bytes for a file of {}", bytes.len());
+    assert!(building <= 5 * bytes.len() as u64 + 4096, "{building} bytes for a file of {}", bytes.len());
     let Ok(shape) = file.shape(None, &InMemory) else { return };
     assert!(shape.resident_bytes() <= building, "{} of {building}", shape.resident_bytes());
     if let Ok((key, _)) = file.read_key(&shape, &InMemory) {

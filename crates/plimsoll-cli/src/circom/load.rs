@@ -8,7 +8,7 @@ use std::time::Instant;
 use plimsoll::pool::Pool;
 use plimsoll::{Bytes, Class, Ledger, Reservation};
 use plimsoll_circom::ReadError;
-use plimsoll_circom::map::MappedFile;
+use plimsoll_circom::map::{MappedFile, Pages};
 use plimsoll_circom::r1cs::R1csFile;
 use plimsoll_circom::zkey::{KeyDigest, KeyPlan, OnChecked, ZkeyFile, ZkeyStream, check_subgroups};
 use plimsoll_groth16::backend::Backend;
@@ -53,7 +53,10 @@ impl Sources {
     /// # Errors
     /// It is damaged, or for another curve.
     pub fn zkey(&self) -> Result<ZkeyFile<'_>, Failure> {
-        ZkeyFile::parse(&self.zkey).map_err(|e| about(&self.zkey_path, e))
+        let parsed = ZkeyFile::parse(&self.zkey).map_err(|e| about(&self.zkey_path, e));
+        // Finding the sections has looked at a few bytes of each.
+        self.zkey.release(0..self.zkey.len());
+        parsed
     }
 
     /// The constraints, if they were given.
