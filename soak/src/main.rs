@@ -77,6 +77,7 @@ fn walks(options: &Options) {
             Ok(report) => steps += report.transitions,
             Err(error) => {
                 eprintln!("the walk of seed {seed} failed: --seed {seed} --events 10 begins with it\n{error}");
+                eprintln!("its world: {}", walks::declared(seed));
                 std::process::exit(1);
             }
         }

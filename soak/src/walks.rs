@@ -35,6 +35,11 @@ pub fn run(seed: u64) -> Result<Report, CheckError> {
     Ok(report)
 }
 
+/// The world of a seed, as it is declared.
+pub fn declared(seed: u64) -> String {
+    format!("{:#?}", world(&mut Dice(seed)))
+}
+
 struct Limits {
     host: u64,
     devices: [u64; 2],

@@ -149,6 +149,8 @@ impl Step<'_> {
                 set(held, class, before + amount);
             }
         }
+        // A plan that needs a lost device was kept only as long as the job went by it.
+        self.state.forget_lost_plans(self.setup, actor);
         self.happened.push(Happened::Granted(actor, stage));
         Ok(())
     }
