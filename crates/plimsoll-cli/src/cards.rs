@@ -35,13 +35,21 @@ impl Cards {
     /// What is missing.
     #[cfg(feature = "cuda")]
     pub fn open(memory: Option<Bytes>) -> Result<(Self, String), String> {
+        use plimsoll_cuda::error::OpenError;
         use plimsoll_cuda::{CudaDriver, device_count, properties};
         let count = device_count().map_err(|error| error.to_string())?;
         let (mut drivers, mut names) = (Vec::new(), Vec::new());
         for device in 0..count {
             let properties = properties(device).map_err(|error| error.to_string())?;
             let bytes = memory.map_or(properties.free_bytes / 8 * 7, |memory| memory.0);
-            drivers.push(CudaDriver::open(device, bytes).map_err(|error| format!("device {device}: {error}"))?);
+            let driver = CudaDriver::open(device, bytes).map_err(|error| match (error, memory) {
+                // What is asked for is there, and is not even enough to run each kernel once.
+                (OpenError::OutOfMemory { .. }, Some(asked)) if asked.0 <= properties.free_bytes => {
+                    format!("device {device}: {asked} is less than a device is opened with; about 95 MiB are, by --device-memory")
+                }
+                (error, _) => format!("device {device}: {error}"),
+            })?;
+            drivers.push(driver);
             names.push(format!("{}, {} of its memory", properties.name, Bytes(bytes)));
         }
         Ok((Self { drivers }, names.join("; ")))

@@ -138,8 +138,8 @@ fn loss(prover: &Prover, pool: &Pool, circuit: Chain, expected: &Proved, count: 
     if fleet.prover.devices().losses().len() != lost {
         return Err("the cards were not given up".into());
     }
-    let Fleet { ledger, .. } = fleet;
-    drop(pipeline);
+    let Fleet { ledger, prover, staging } = fleet;
+    drop((pipeline, prover, staging));
     let held = ledger.snapshot().space(Space::HOST).map_or(Bytes::ZERO, |space| space.held);
     if held > Bytes::ZERO { Err(format!("{held} of host memory were never given back").into()) } else { Ok(()) }
 }
