@@ -147,7 +147,9 @@ impl State {
         }
         self.actors[actor].forgotten = gone;
         if setup.parent(actor).is_some() && !in_flight {
-            self.actors[actor].surety = family::plan_with_room(setup, self, actor);
+            // It is not counted with itself, and without another way it stands by the one that it had.
+            let before = self.actors[actor].surety.take();
+            self.actors[actor].surety = family::plan_with_room(setup, self, actor).or(before);
         }
     }
 }
