@@ -38,6 +38,7 @@ struct Slot {
 }
 
 #[derive(Default)]
+#[expect(clippy::large_enum_variant, reason = "each service has one")]
 enum Stand {
     #[default]
     Nothing,

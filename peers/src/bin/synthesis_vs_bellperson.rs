@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bellpepper_core::{Circuit, ConstraintSystem, Index, LinearCombination, Variable};
+use bellpepper_core::{ConstraintSystem, Index, LinearCombination, Variable};
 use bellperson::SynthesisError;
 use bellperson::groth16::{ParameterSource, VerifyingKey, create_proof_batch};
 use blstrs::{Bls12, G1Affine, G2Affine, Scalar};

@@ -46,6 +46,23 @@ impl Enter<'_> {
     }
 }
 
+/// Waits for a request, and gives it up when the time is over.
+async fn until<R: Future + Unpin>(
+    mut request: R,
+    timeout: Duration,
+    give_up: impl Fn(&mut R, Duration) -> R::Output,
+) -> R::Output {
+    let mut sleep = pin!(tokio::time::sleep(timeout));
+    poll_fn(|cx| {
+        // The request first: a grant that is there when the time is up counts.
+        if let Poll::Ready(result) = Pin::new(&mut request).poll(cx) {
+            return Poll::Ready(result);
+        }
+        sleep.as_mut().poll(cx).map(|()| give_up(&mut request, timeout))
+    })
+    .await
+}
+
 #[cfg(test)]
 mod tests {
     use std::task::{Context, Waker};
@@ -73,21 +90,4 @@ mod tests {
         vacant.fill(7).unwrap();
         drop(job.enter(0).wait().unwrap());
     }
-}
-
-/// Waits for a request, and gives it up when the time is over.
-async fn until<R: Future + Unpin>(
-    mut request: R,
-    timeout: Duration,
-    give_up: impl Fn(&mut R, Duration) -> R::Output,
-) -> R::Output {
-    let mut sleep = pin!(tokio::time::sleep(timeout));
-    poll_fn(|cx| {
-        // The request first: a grant that is there when the time is up counts.
-        if let Poll::Ready(result) = Pin::new(&mut request).poll(cx) {
-            return Poll::Ready(result);
-        }
-        sleep.as_mut().poll(cx).map(|()| give_up(&mut request, timeout))
-    })
-    .await
 }

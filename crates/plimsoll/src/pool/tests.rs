@@ -527,8 +527,9 @@ fn what_a_thread_keeps_to_its_end_may_be_a_pool_and_a_pipeline() {
     use crate::pipeline::Pipeline;
     use crate::{Demand, Ledger, Profile};
 
+    type Kept = (Pipeline<u64, u64, ()>, Pool);
     std::thread_local! {
-        static KEPT: RefCell<Option<(Pipeline<u64, u64, ()>, Pool)>> = const { RefCell::new(None) };
+        static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
     }
     let keep = || {
         // The older of a thread's own things go last: by then it does not know any more whether it is a worker.
