@@ -83,6 +83,7 @@ if part sanitizer && command -v compute-sanitizer >/dev/null; then
         # Whole proofs, erasing and streams of them among it.
         PLIMSOLL_GPU_ARENA=600 step $tool-proofs 250 compute-sanitizer --tool $tool --error-exitcode 9 "$check" proofs 4 4
     done
+    PLIMSOLL_GPU_ARENA=600 step memcheck-stream 250 compute-sanitizer --tool memcheck --error-exitcode 9 "$check" stream 8 dense 16 200
     PLIMSOLL_GPU_ARENA=600 step memcheck-erased 250 compute-sanitizer --tool memcheck --error-exitcode 9 "$check" erased 6
 fi
 exit $failed
