@@ -64,6 +64,33 @@ fn whoever_asks_for_a_residency_of_a_lost_device_is_told() {
     ledger.quiesce(Duration::ZERO).unwrap();
 }
 
+/// A job that goes another way because its device was lost may claim less: whoever waits for that is served in that event,
+/// also where the job itself has to wait.
+#[test]
+fn whoever_waits_for_what_a_job_claims_no_more_is_served() {
+    let ledger = ledger();
+    let none = Demand::new;
+    let large = Profile::new().stage("make", none(), none()).stage("prove", host(8).bytes(BUCKETS, Bytes(1)), none());
+    let small =
+        Profile::new().stage("make", none(), none()).stage("prove", host(2).slots(Slots::lane(1), 1), none());
+    let mut job = ledger.submit(JobSpec::new("job", large).or(small)).unwrap();
+    let making = job.enter(0).wait().unwrap();
+    let lanes = Profile::new().stage("s", none().slots(Slots::lane(1), 2), none());
+    let mut other = ledger.submit(JobSpec::new("other", lanes)).unwrap();
+    let taken = other.enter(0).wait().unwrap();
+    let mut waits = std::pin::pin!(ledger.reserve(HOST, Bytes(5)).retained());
+    let mut poll = || waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll().is_pending(), "the job is to have 8 of 10");
+    ledger.retire(Space::device(0)).unwrap();
+    assert!(poll().is_pending(), "it goes by that plan until it comes there");
+    drop(making);
+    assert!(job.poll_enter(&mut Context::from_waker(Waker::noop()), 1).is_pending(), "both lanes are taken");
+    let Poll::Ready(kept) = poll() else { panic!("the job is to have 2 of 10") };
+    drop(taken);
+    drop(job.enter(1).wait().unwrap());
+    drop(kept.unwrap());
+}
+
 #[test]
 fn what_is_held_goes_with_the_limit_and_never_comes_back() {
     let ledger = ledger();

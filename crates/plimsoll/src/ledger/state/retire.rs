@@ -137,6 +137,8 @@ impl LedgerState {
             let Some(before) = self.change_plan(id, at) else { continue };
             if self.is_safe() {
                 self.forget_lost_plans(id);
+                // It may claim less now, which others wait for, and limits that are on their way down.
+                self.changed_plan |= !mutant!("moved-and-nobody-told");
                 return true;
             }
             self.restore_plan(id, before);
