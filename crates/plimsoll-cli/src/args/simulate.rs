@@ -69,7 +69,9 @@ pub struct Simulate {
     pub sweep: bool,
 
     /// How many budgets a sweep tries [default: 14]
-    #[arg(long, value_name = "N", requires = "sweep", value_parser = clap::value_parser!(u32).range(2..=200))]
+    // (A requirement that conflicts with what is given is not asked for, so the conflicts are named.)
+    #[arg(long, value_name = "N", requires = "sweep", conflicts_with_all = ["against", "from_trace", "search"],
+        value_parser = clap::value_parser!(u32).range(2..=200))]
     pub steps: Option<u32>,
 
     /// Give a run up after so many events [default: 50,000,000; a fifth of that for each of several]
@@ -93,7 +95,8 @@ pub struct Simulate {
     pub search: bool,
 
     /// How many worlds to search; their seeds count up from --seed [default: 1000]
-    #[arg(long, value_name = "N", requires = "search", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", requires = "search", conflicts_with_all = ["file", "from_trace"],
+        value_parser = clap::value_parser!(u64).range(1..))]
     pub worlds: Option<u64>,
 
     /// Print one JSON object on standard output

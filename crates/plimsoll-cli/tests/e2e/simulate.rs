@@ -150,7 +150,8 @@ fn nothing_is_ignored_without_a_word() {
         (&["--against", &observed, "--proofs", "3"], "cannot be used with"),
         (&["--sweep", "--budget", "300GiB"], "cannot be used with"),
         (&["--steps", "3"], "--sweep"),
-        (&["--worlds", "3"], "--search"),
+        (&["--worlds", "3"], "cannot be used with"),
+        (&["--against", &observed, "--steps", "3"], "cannot be used with"),
     ] {
         sandbox.run(&[&["simulate", &porep], arguments].concat()).expect(2, &[words]);
     }
