@@ -228,7 +228,7 @@ fn a_part_whose_device_is_lost_goes_by_another_plan() {
         .jobs(2, JobKind::new("parent", parent(&here)).cancels())
         .jobs(1, JobKind::new("part", here.clone()).or(slow.clone()).part_of("parent").withdraws(1))
         .loses(Space::device(0));
-    holds("another way that needs more than there is room for", 1077, &["lose", "withdraw"], world);
+    holds("another way that needs more than there is room for", 920, &["lose", "withdraw"], world);
     let world = World::new(two())
         .jobs(1, JobKind::new("parent", room_for_both).cancels())
         .jobs(2, JobKind::new("part", here).or(there).or(slow).part_of("parent").retries_stages(1))
