@@ -71,8 +71,7 @@ fn whoever_waits_for_what_a_job_claims_no_more_is_served() {
     let ledger = ledger();
     let none = Demand::new;
     let large = Profile::new().stage("make", none(), none()).stage("prove", host(8).bytes(BUCKETS, Bytes(1)), none());
-    let small =
-        Profile::new().stage("make", none(), none()).stage("prove", host(2).slots(Slots::lane(1), 1), none());
+    let small = Profile::new().stage("make", none(), none()).stage("prove", host(2).slots(Slots::lane(1), 1), none());
     let mut job = ledger.submit(JobSpec::new("job", large).or(small)).unwrap();
     let making = job.enter(0).wait().unwrap();
     let lanes = Profile::new().stage("s", none().slots(Slots::lane(1), 2), none());
