@@ -10,6 +10,7 @@ use std::{
     path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -66,8 +67,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let trials = build_trials(&mutants)?;
 
     let controls: Vec<&Trial<'_>> = trials.iter().filter(|trial| trial.mutant.is_none()).collect();
-    for (trial, passed) in controls.iter().zip(run_all(&controls)?) {
+    let mut patience = BTreeMap::new();
+    for (trial, (passed, took)) in controls.iter().zip(run_all(&controls, |_| PATIENCE)?) {
         ensure!(passed, "the control fails: `{}` without a mutant", trial.test.name());
+        patience.insert(trial.test, (took * 20).clamp(Duration::from_secs(60), PATIENCE));
     }
     let faulty: Vec<&Trial<'_>> = trials.iter().filter(|trial| trial.mutant.is_some()).collect();
     // The models and the explorers are exact; a test on real threads meets the fault when the threads happen to meet.
@@ -76,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for run in 1..=RUNS {
         let left: Vec<usize> = (0..faulty.len()).filter(|&at| caught_in[at].is_none()).collect();
         let trials: Vec<&Trial<'_>> = left.iter().map(|&at| faulty[at]).collect();
-        for (at, passed) in left.into_iter().zip(run_all(&trials)?) {
+        for (at, (passed, _)) in left.into_iter().zip(run_all(&trials, |trial| patience[trial.test])?) {
             caught_in[at] = (!passed).then_some(run);
         }
     }
@@ -156,8 +159,9 @@ fn build_trials(mutants: &[Mutant]) -> Result<Vec<Trial<'_>>> {
     Ok(trials)
 }
 
-/// Runs the trials, as many at once as there are cores; for each, whether its test passed.
-fn run_all(trials: &[&Trial<'_>]) -> Result<Vec<bool>> {
+/// Runs the trials, as many at once as there are cores, each for as long as there is patience; whether its test passed, and how
+/// long that took.
+fn run_all(trials: &[&Trial<'_>], patience: impl Fn(&Trial<'_>) -> Duration + Sync) -> Result<Vec<(bool, Duration)>> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut passed = Vec::new();
@@ -165,7 +169,9 @@ fn run_all(trials: &[&Trial<'_>]) -> Result<Vec<bool>> {
             // Relaxed: a counter that carries nothing with it.
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(trial) = trials.get(at) else { return passed };
-            passed.push((at, passes(trial)));
+            let started = Instant::now();
+            let result = passes(trial, patience(trial));
+            passed.push((at, result.map(|passed| (passed, started.elapsed()))));
         }
     };
     let mut results = thread::scope(|scope| {
@@ -183,12 +189,13 @@ fn run_all(trials: &[&Trial<'_>]) -> Result<Vec<bool>> {
 /// Runs that a fault may survive before it counts as a survivor.
 const RUNS: usize = 3;
 
-/// Seconds after which a test is taken to hang, which is to fail: some faults are lost wake-ups. Controls take two minutes at most.
-const PATIENCE: &str = "400";
+/// After this a test is taken to hang, which is to fail: some faults are lost wake-ups. Controls take two minutes at most; where
+/// one takes less, there is less patience with its faults.
+const PATIENCE: Duration = Duration::from_secs(400);
 
 /// Whether a trial's test passes.
-fn passes(trial: &Trial<'_>) -> Result<bool> {
-    let mut command = build::at_home(&trial.test.package, &trial.program, PATIENCE)?;
+fn passes(trial: &Trial<'_>, patience: Duration) -> Result<bool> {
+    let mut command = build::at_home(&trial.test.package, &trial.program, &patience.as_secs().to_string())?;
     command.arg(&trial.test.filter).env("LOOM_MAX_PREEMPTIONS", "3");
     if let Some(mutant) = trial.mutant.filter(|mutant| mutant.kind == MutantKind::Switched) {
         command.env("PLIMSOLL_MUTANT", &mutant.name);

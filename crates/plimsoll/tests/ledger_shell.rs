@@ -304,19 +304,19 @@ fn children_come_and_go() {
     let before = rows();
     assert_eq!(before.len(), 2);
     for _ in 0..3 {
-        let proof = tenant.child("proof", &limited);
+        let proof = tenant.child("proof", &Budget::new().space(Space::HOST, Bytes(3)));
         assert_eq!(rows().len(), 3);
-        // Every handle is gone, but for what holds bytes there: its limits stand.
-        let held = proof.reserve(A, Bytes(3)).wait().unwrap();
-        let later = proof.clone().reserve(A, Bytes(2));
+        // Every handle is gone, but for what holds bytes there and a job that is to: its limits stand.
+        let held = proof.reserve(A, Bytes(2)).wait().unwrap();
+        let mut later =
+            proof.submit(JobSpec::new("later", Profile::new().stage("s", bytes(A, 2), bytes(A, 0)))).unwrap();
         drop(proof);
         assert_eq!(rows().len(), 3);
+        let error = later.enter(0).try_now().unwrap_err();
+        assert!(error.to_string().contains("of 3 B only 1 B are free"), "{error}");
         let other = tenant.child("other", &limited);
-        drop(other.reserve(A, Bytes(4)).try_now().expect_err("the tenant's limit, of which the proof has 3"));
-        let beside = other.reserve(A, Bytes(1)).try_now().unwrap();
-        let error = later.try_now().unwrap_err();
-        assert!(matches!(error, ReserveError::WouldWait(_)), "{error}");
-        drop((held, other, beside));
+        drop(other.reserve(A, Bytes(3)).try_now().expect_err("the tenant's limit of 4, of which the proof has 2"));
+        drop((held, later, other));
         assert_eq!(rows(), before);
     }
     drop(tenant);
