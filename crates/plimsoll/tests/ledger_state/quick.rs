@@ -153,33 +153,39 @@ impl Twins {
         self.learn(&out);
     }
 
+    /// The same event for both, which answer the same and serve the same.
+    fn both<R: PartialEq + std::fmt::Debug>(&mut self, event: impl Fn(&mut LedgerState, &mut Vec<Outcome>) -> R) -> R {
+        let (mut out, mut long_out) = (Vec::new(), Vec::new());
+        let long = event(&mut self.long, &mut long_out);
+        let short = event(self.long_way(), &mut out);
+        assert_eq!(short, long);
+        assert_eq!(out, long_out);
+        self.learn(&out);
+        short
+    }
+
+    /// A reservation that is held, if there is one, by its place.
+    fn any_held(&self, dice: &mut Dice) -> Option<usize> {
+        let last = self.held.len().checked_sub(1)?;
+        Some(dice.roll(0, last as u64) as usize)
+    }
+
     /// Gives up waiting.
     fn withdraw(&mut self, dice: &mut Dice) {
         if self.waiting.is_empty() {
             return;
         }
         let (id, ..) = self.waiting.swap_remove(dice.roll(0, self.waiting.len() as u64 - 1) as usize);
-        let (mut out, mut long_out) = (Vec::new(), Vec::new());
-        self.long.withdraw(id, &mut long_out);
-        self.long_way().withdraw(id, &mut out);
-        assert_eq!(out, long_out);
-        self.learn(&out);
+        self.both(|state, out| state.withdraw(id, out));
     }
 
     /// Returns a part.
     fn shrink(&mut self, dice: &mut Dice) {
-        if self.held.is_empty() {
-            return;
-        }
-        let at = dice.roll(0, self.held.len() as u64 - 1) as usize;
+        let Some(at) = self.any_held(dice) else { return };
         let (id, class, bytes) = self.held[at];
         let less = dice.roll(0, bytes);
         self.held[at].2 -= less;
-        let (mut out, mut long_out) = (Vec::new(), Vec::new());
-        self.long.release(id, class, Bytes(less), &mut long_out);
-        self.long_way().release(id, class, Bytes(less), &mut out);
-        assert_eq!(out, long_out);
-        self.learn(&out);
+        self.both(|state, out| state.release(id, class, Bytes(less), out));
     }
 
     /// Whether a request would be granted at once, or refused.
@@ -196,63 +202,37 @@ impl Twins {
 
     fn resize(&mut self, dice: &mut Dice) {
         let limit = Bytes(dice.roll(1, 20));
-        let (mut out, mut long_out) = (Vec::new(), Vec::new());
-        self.long.resize(AccountId::ROOT, Space::HOST, limit, &mut long_out).expect("it is limited");
-        self.long_way().resize(AccountId::ROOT, Space::HOST, limit, &mut out).expect("it is limited");
-        assert_eq!(out, long_out);
-        self.learn(&out);
+        self.both(|state, out| state.resize(AccountId::ROOT, Space::HOST, limit, out)).expect("it is limited");
     }
 
     /// Moves a reservation to another class, which may be of another space.
     fn convert(&mut self, dice: &mut Dice) {
-        if self.held.is_empty() {
-            return;
-        }
-        let at = dice.roll(0, self.held.len() as u64 - 1) as usize;
+        let Some(at) = self.any_held(dice) else { return };
         let (id, from, bytes) = self.held[at];
         let to = CLASSES[dice.roll(0, 4) as usize];
-        let (mut out, mut long_out) = (Vec::new(), Vec::new());
-        let long = self.long.convert(id, from, to, Bytes(bytes), &mut long_out);
-        let short = self.long_way().convert(id, from, to, Bytes(bytes), &mut out);
-        assert_eq!(short, long);
-        if short.is_ok() {
-            self.held[at].1 = to;
+        let moved = self.both(|state, out| state.convert(id, from, to, Bytes(bytes), out));
+        if moved.is_ok() {
+            let entry = self.held.iter_mut().find(|entry| entry.0 == id).expect("it is held");
+            entry.1 = to;
             self.moved += usize::from(from.space() != to.space());
         }
-        assert_eq!(out, long_out);
-        self.learn(&out);
     }
 
     fn grow(&mut self, dice: &mut Dice) {
-        if self.held.is_empty() {
-            return;
-        }
-        let at = dice.roll(0, self.held.len() as u64 - 1) as usize;
+        let Some(at) = self.any_held(dice) else { return };
         let (id, class, _) = self.held[at];
         let more = dice.roll(1, 2);
-        let (mut out, mut long_out) = (Vec::new(), Vec::new());
-        let long = self.long.try_grow(id, class, Bytes(more), &mut long_out);
-        let short = self.long_way().try_grow(id, class, Bytes(more), &mut out);
-        assert_eq!(short, long);
-        if short.is_ok() {
-            self.held[at].2 += more;
+        if self.both(|state, out| state.try_grow(id, class, Bytes(more), out)).is_ok() {
+            self.held.iter_mut().find(|entry| entry.0 == id).expect("it is held").2 += more;
             self.grown += 1;
         }
-        assert_eq!(out, long_out);
-        self.learn(&out);
     }
 
     /// A device is lost. What was reserved of it stays with its holder, off the books.
     fn lose(&mut self, dice: &mut Dice) {
         let device = Space::device(dice.roll(0, 1) as u16);
-        let waits = self.short.is_anybody_in_the_line();
-        let (mut out, mut long_out) = (Vec::new(), Vec::new());
-        let long = self.long.retire(device, &mut long_out);
-        let short = self.long_way().retire(device, &mut out);
-        assert_eq!(short, long);
-        assert_eq!(out, long_out);
-        self.lost += usize::from(waits);
-        self.learn(&out);
+        self.lost += usize::from(self.short.is_anybody_in_the_line());
+        self.both(|state, out| state.retire(device, out)).expect("the budget names it");
     }
 
     /// A job that may run alone comes, or takes its next step.
@@ -394,28 +374,24 @@ proptest! {
     }
 }
 
+fn standing(class: Class, bytes: u64, retained: bool) -> Standing {
+    Standing { name: class.name().into(), class, bytes: Bytes(bytes), max: None, priority: 0, retained }
+}
+
 /// Where its bytes were before is no matter of a reservation that was moved: others have all of that room, also what is kept
 /// for good.
 #[test]
 fn a_reservation_that_was_moved_claims_nothing_where_it_was() {
     let budget = Budget::new().space(Space::HOST, Bytes(10)).space(Space::device(0), Bytes(5));
-    let whole = |class: Class, bytes, retained| Standing {
-        name: class.name().into(),
-        class,
-        bytes: Bytes(bytes),
-        max: None,
-        priority: 0,
-        retained,
-    };
     for retained in [false, true] {
         let (mut state, mut out) = (LedgerState::new(&budget), Vec::new());
-        let id = state.open(0, AccountId::ROOT, whole(ON_CARD, 5, retained), &mut out).unwrap();
+        let id = state.open(0, AccountId::ROOT, standing(ON_CARD, 5, retained), &mut out).unwrap();
         state.convert(id, ON_CARD, A, Bytes(5), &mut out).unwrap();
         assert_eq!(out.len(), 1);
-        state.open(0, AccountId::ROOT, whole(ON_CARD, 5, true), &mut out).unwrap();
+        state.open(0, AccountId::ROOT, standing(ON_CARD, 5, true), &mut out).unwrap();
         assert_eq!(out.len(), 2, "the card has room");
         // Moved to where another waits for that room, it is refused if it is kept for good.
-        let waits = state.open(0, AccountId::ROOT, whole(A, 6, false), &mut out).map(|_| out.len());
+        let waits = state.open(0, AccountId::ROOT, standing(A, 6, false), &mut out).map(|_| out.len());
         match retained {
             true => assert!(waits.is_err(), "what is kept leaves 5 of 10"),
             false => assert_eq!(waits, Ok(2)),
@@ -427,26 +403,18 @@ fn a_reservation_that_was_moved_claims_nothing_where_it_was() {
 #[test]
 fn whoever_waits_for_what_is_now_kept_elsewhere_is_refused() {
     let budget = Budget::new().space(Space::HOST, Bytes(10)).space(Space::device(0), Bytes(5));
-    let of = |class: Class, bytes, retained| Standing {
-        name: class.name().into(),
-        class,
-        bytes: Bytes(bytes),
-        max: None,
-        priority: 0,
-        retained,
-    };
     let (mut state, mut out) = (LedgerState::new(&budget), Vec::new());
-    let kept = state.open(0, AccountId::ROOT, of(ON_CARD, 3, true), &mut out).unwrap();
-    state.open(0, AccountId::ROOT, of(A, 4, false), &mut out).unwrap();
-    let waits = state.open(0, AccountId::ROOT, of(A, 8, false), &mut out).unwrap();
+    let kept = state.open(0, AccountId::ROOT, standing(ON_CARD, 3, true), &mut out).unwrap();
+    state.open(0, AccountId::ROOT, standing(A, 4, false), &mut out).unwrap();
+    let waits = state.open(0, AccountId::ROOT, standing(A, 8, false), &mut out).unwrap();
     out.clear();
     state.convert(kept, ON_CARD, A, Bytes(3), &mut out).unwrap();
     assert!(matches!(out[..], [Outcome::Refused(id, _)] if id == waits), "{out:?}");
     // So is whoever waits for what grows.
     let (mut state, mut out) = (LedgerState::new(&budget), Vec::new());
-    let kept = state.open(0, AccountId::ROOT, of(A, 3, true), &mut out).unwrap();
-    state.open(0, AccountId::ROOT, of(A, 3, false), &mut out).unwrap();
-    let waits = state.open(0, AccountId::ROOT, of(A, 7, false), &mut out).unwrap();
+    let kept = state.open(0, AccountId::ROOT, standing(A, 3, true), &mut out).unwrap();
+    state.open(0, AccountId::ROOT, standing(A, 3, false), &mut out).unwrap();
+    let waits = state.open(0, AccountId::ROOT, standing(A, 7, false), &mut out).unwrap();
     out.clear();
     state.try_grow(kept, A, Bytes(1), &mut out).unwrap();
     assert!(matches!(out[..], [Outcome::Refused(id, _)] if id == waits), "{out:?}");

@@ -22,7 +22,9 @@ impl LedgerState {
     /// Takes their limits off closed accounts in which nobody is charged any more: there is nothing to be said of them.
     pub(super) fn let_go_of_closed(&mut self) {
         for account in self.accounts.closed.clone() {
-            if !self.owners.iter().any(|(_, owner)| self.is_charged_to(owner, account)) {
+            if self.accounts.is_limited(account)
+                && !self.owners.iter().any(|(_, owner)| self.is_charged_to(owner, account))
+            {
                 self.accounts.relimit(account, |_| None);
             }
         }
@@ -63,6 +65,14 @@ impl Accounts {
             self.relimit(account, |_| None);
         }
         self.closed.push(account);
+    }
+
+    /// Whether an account has a limit of its own.
+    fn is_limited(&self, account: AccountId) -> bool {
+        self.own_components(account).iter().any(|(_, id)| {
+            let component = self.component(*id);
+            component.account == account && component.retired.is_none() && component.limit != u64::MAX
+        })
     }
 
     /// Whether an account, or the urgent one beside it, is another one or below it.
