@@ -73,7 +73,7 @@ impl<T> Kept<T> {
 ///     Got::Vacant(mut vacant) => {
 ///         let mut bytes = vacant.vec(600 << 10)?;
 ///         bytes.resize(600 << 10, 7)?;
-///         vacant.fill(bytes)
+///         vacant.fill(bytes)?
 ///     }
 /// };
 /// assert_eq!(pinned[0], 7);
