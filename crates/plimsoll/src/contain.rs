@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::task::Waker;
 
 /// Calls `f`; a panic is what comes back. What the panic left half done is not looked at by us: that is the caller's to see to.
 #[inline]
@@ -15,6 +16,14 @@ pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Result<R, Panic> {
 /// Drops a value of a user's, whatever its destructor does.
 pub(crate) fn discard<T>(value: T) {
     drop(contain(|| drop(value)));
+}
+
+/// Wakes a task. What a waker panics with is no affair of whoever has the news.
+pub(crate) fn wake(waker: Waker) {
+    if mutant!("news-that-panics-goes-through") {
+        return waker.wake();
+    }
+    drop(contain(|| waker.wake()));
 }
 
 /// A panic that was caught.
@@ -33,6 +42,12 @@ impl Panic {
     /// Goes on where it was caught.
     pub(crate) fn resume(mut self) -> ! {
         resume_unwind(self.0.take().expect("it is there until it is dropped"))
+    }
+}
+
+impl From<Box<dyn Any + Send>> for Panic {
+    fn from(payload: Box<dyn Any + Send>) -> Panic {
+        Panic(Some(payload))
     }
 }
 

@@ -101,15 +101,17 @@ pub use ticket::Ticket;
 use landing::Handle;
 use line::Line;
 use options::Claimed;
+use retry::Spare;
 use ticket::Counter;
-use trip::{Delivery, Trip};
+use trip::{Delivery, Input, Trip, Value};
 
 /// A chain of stages from `In` to `Out`, whose stages fail with `E`. See the [module documentation](self).
 ///
 /// Dropping it gives up the jobs under way ([`JobError::ShutDown`]) and blocks until their running stages have ended,
 /// so that everything is returned. To let them finish first, [`drain`](Pipeline::drain) it. When the drop returns, **no thread
 /// holds anything of the pipeline any more**: its stages, with the carriers and devices that they own, were dropped by the
-/// dropping thread. What tickets, wakers and queued errands still have of a job is its name and where to leave word.
+/// dropping thread. What tickets, wakers and queued errands still have of a job is its name and where to leave word. A worker of
+/// another pool lends its core meanwhile.
 ///
 /// Dropped on a worker of its pool, or by a thread that has one of its jobs in hand (a carrier's, in the middle of a stage; any, in
 /// a destructor or a waker that the pipeline calls), it does not block, since it would wait for itself. The same happens
@@ -202,9 +204,9 @@ where
     }
 
     /// Blocks until no job is under way: their tickets have been answered, and no thread is at any of them. Not for use on a
-    /// worker of the pool, nor by a thread that has one of the jobs in hand.
+    /// worker of the pool, nor by a thread that has one of the jobs in hand; a worker of another pool lends its core meanwhile.
     pub fn drain(&self) {
-        self.line.landing.wait_until_vacant();
+        crate::pool::block_on_external(|| self.line.landing.wait_until_vacant());
     }
 
     /// How many jobs are under way or waiting. A job whose ticket is answered is not among them.
@@ -329,8 +331,10 @@ where
             Err(reason) => return Err((input, reason.into())),
         };
         let _mark = self.line.landing.in_hand();
-        let trip = Trip::new(&self.line, job, profiles, class, options, Box::new(input), delivery);
-        trip.charge_input(input_bytes);
+        let value: Value = Box::new(input);
+        let spare = Spare::of(self.line.clone_input, &value, input_bytes);
+        let input = Input { value, spare };
+        let trip = Trip::new(&self.line, job, profiles, class, options, input, delivery);
         if !self.line.landing.enlist(&trip) {
             let input = trip.unpack().downcast::<In>().expect("packed above");
             return Err((*input, Rejection::Closed));
@@ -346,8 +350,10 @@ impl<In, Out, E: Send + 'static> Drop for Pipeline<In, Out, E> {
         landing.close(true);
         landing.cancel_all();
         if !self.line.remote.is_here() && !landing.is_in_hand_here() {
-            landing.wait_until_vacant();
-            self.line.clock.stop_and_wait();
+            crate::pool::block_on_external(|| {
+                landing.wait_until_vacant();
+                self.line.clock.stop_and_wait();
+            });
         } else {
             self.line.clock.stop();
         }
@@ -362,4 +368,4 @@ impl<In, Out, E: Send + 'static> fmt::Debug for Pipeline<In, Out, E> {
 }
 
 #[cfg(all(test, not(plimsoll_loom)))]
-mod tests;
+pub(crate) mod tests;

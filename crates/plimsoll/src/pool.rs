@@ -48,8 +48,9 @@ pub(crate) use tenants::Tenant;
 use worker::{Hiring, Shared, Worker};
 
 /// A handle to a set of worker threads. Cloning is cheap; the last handle dropped [drains](Shutdown::Drain) the pool,
-/// and waits for its threads, unless one of them drops it, or a thread that has one of its jobs in hand (a device's lane, in the
-/// middle of a stage; any, in a destructor or a waker that a pipeline calls): then they end by themselves.
+/// and waits for its threads (a worker of another pool lends its core meanwhile), unless one of them drops it, or a thread that
+/// has one of its jobs in hand (a device's lane, in the middle of a stage; any, in a destructor or a waker that a pipeline calls):
+/// then they end by themselves.
 #[derive(Clone, Debug)]
 pub struct Pool {
     crew: Arc<Crew>,

@@ -189,7 +189,9 @@ fn build(
         staged.compute_stage("compute", cards, move |cx, on_card| compute(cx, &on_card)).from_start(short)
     };
     let with_keys = cards.devices().iter().zip(keys).fold(computed, |builder, (device, key)| {
-        builder.needs_on(device, key, |lane, memory| lane.copy_in(&[7; KEY_BYTES.0 as usize], memory, 0))
+        builder
+            .needs_on(device, key, |lane, memory| lane.copy_in(&[7; KEY_BYTES.0 as usize], memory, 0))
+            .load_again(if from_input { short } else { Retry::times(0) })
     });
     with_keys
         .stage_again("again", short, |cx, job: &Arc<Job>| {

@@ -118,3 +118,39 @@ async fn a_stream_dropped_early_or_a_receiver_gone_cancels_the_rest() {
     assert!(ledger.snapshot().is_empty());
     assert_eq!(pipeline.submit("after", 3).unwrap().await.unwrap(), 6);
 }
+
+/// Counts how often a task is told.
+#[derive(Default)]
+struct Told(AtomicUsize);
+
+impl std::task::Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_receiver_that_goes_while_a_result_is_long_in_coming_ends_the_run_at_once() {
+    let (ledger, pipeline) = doubling(1);
+    let taken = Arc::new(AtomicUsize::new(0));
+    let inputs = Slow { numbers: 1..u64::MAX, hesitated: true, taken: taken.clone() };
+    let (results, receive) = async_channel::bounded::<(usize, Result<u64, JobError<String>>)>(1);
+    // The first job waits for what others hold.
+    let held = ledger.reserve(BUFFER, Bytes(1)).try_now().unwrap();
+    let told = Arc::new(Told::default());
+    let waker = told.clone().into();
+    let mut run = pin!(pipeline.run_stream(inputs).send_to(results));
+    assert!(run.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert_eq!((taken.load(Ordering::Relaxed), pipeline.in_flight()), (1, 1));
+    let before = told.0.load(Ordering::SeqCst);
+    drop(receive);
+    assert!(told.0.load(Ordering::SeqCst) > before, "it is told");
+    assert!(run.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+    assert_eq!(
+        (taken.load(Ordering::Relaxed), pipeline.in_flight()),
+        (1, 0),
+        "the job is cancelled, and none was pulled"
+    );
+    drop(held);
+    assert!(ledger.snapshot().is_empty());
+}

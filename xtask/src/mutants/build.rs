@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::wrapper::{self, Faults};
-use crate::sh;
+use crate::{features, sh};
 
 /// Builds test targets of a package, and says where each of them is. A build that fails is an error, not a catch.
 pub(super) fn tests(
@@ -21,6 +21,11 @@ pub(super) fn tests(
 ) -> Result<BTreeMap<String, PathBuf>> {
     let mut command = sh::cargo("test --no-run --message-format json-render-diagnostics --package");
     command.arg(package).stderr(Stdio::piped());
+    let features = features::light_of(package)?;
+    // Models are built without: nothing of a feature's is in them.
+    if !loom && !features.is_empty() {
+        command.args(["--features", &features]);
+    }
     if loom {
         command.arg("--release");
         sh::add_rustflags(&mut command, "--cfg plimsoll_loom");

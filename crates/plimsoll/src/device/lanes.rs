@@ -183,7 +183,8 @@ impl Lanes {
         // First the ledger, so that nothing is granted here any more, then those who were to be next.
         self.retire();
         for work in refused {
-            work.refuse();
+            // What one of them holds may panic when it is dropped: the others are told all the same.
+            drop(contain(|| work.refuse()));
         }
         loss
     }
@@ -210,7 +211,8 @@ pub(super) fn seated<D: Driver, R>(f: impl FnOnce(&mut Seat<D>) -> R) -> Option<
             SEAT.with(|place| *place.borrow_mut() = seat);
         }
     }
-    let seat = SEAT.with(|place| place.borrow_mut().take())?;
+    // A thread that is ending has no seat any more.
+    let seat = SEAT.try_with(|place| place.borrow_mut().take()).ok().flatten()?;
     match seat.downcast::<Seat<D>>() {
         Ok(seat) => {
             let mut back = Back(Some(seat));
@@ -225,11 +227,12 @@ pub(super) fn seated<D: Driver, R>(f: impl FnOnce(&mut Seat<D>) -> R) -> Option<
 
 /// Whether the calling thread is one of these lanes, between two stages.
 pub(super) fn is_lane_of<D: Driver>(lanes: &Arc<Lanes>) -> bool {
-    SEAT.with(|place| {
+    let is_seated = SEAT.try_with(|place| {
         let seat = place.borrow();
         let seat = seat.as_ref().and_then(|seat| seat.downcast_ref::<Seat<D>>());
         seat.is_some_and(|seat| Arc::ptr_eq(&seat.lanes, lanes))
-    })
+    });
+    is_seated.unwrap_or(false)
 }
 
 /// The life of a lane's thread: open, work, close.

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::error::StageError;
 use super::lanes::Lanes;
+use crate::contain::wake;
 use crate::sync::{Arc, Condvar, Mutex, lock, wait};
 
 /// A stage that runs on a device: [wait](Running::wait) for its end, or `.await` it. Dropping this lets it run to its end.
@@ -58,7 +59,7 @@ impl<R, E> Outcome<R, E> {
         let before = std::mem::replace(&mut *lock(&self.state), State::There(result));
         self.bell.notify_all();
         if let State::Waiting(Some(waker)) = before {
-            waker.wake();
+            wake(waker);
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct JobSpec {
     pub needs_by: Vec<(usize, Need)>,
     /// Other profiles by which it may be served, in order of preference.
     pub alternatives: Vec<Profile>,
+    /// Those of its profiles by which it is not to be served after all, by number. Another one is left.
+    pub(crate) without: Vec<usize>,
     /// The job that it is a part of.
     pub parent: Option<Parent>,
     /// The ledger of that job.
@@ -69,6 +71,7 @@ impl JobSpec {
             needs,
             needs_by,
             alternatives,
+            without: Vec::new(),
             parent: None,
             ledger: None,
         }

@@ -472,6 +472,11 @@ impl Need {
         self.id
     }
 
+    /// The residency's name, where it is one of a ledger's.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.key.as_deref().map(|key| &*key.name)
+    }
+
     /// Whether it is this ledger's.
     pub(super) fn is_of(&self, ledger: &Arc<Inner>) -> bool {
         self.key.as_ref().is_some_and(|key| Arc::ptr_eq(&key.inner, ledger))

@@ -14,6 +14,7 @@ use super::error::{JobError, Rejected};
 use super::landing::Handle;
 use super::options::JobOptions;
 use super::trip::{Delivery, Value};
+use crate::contain::wake;
 use crate::sync::{Condvar, Mutex, lock, wait};
 
 /// The jobs of one source. Dropping it cancels those that have not ended.
@@ -58,9 +59,7 @@ impl<Out, E> Board<Out, E> {
         let waker = news.waker.take();
         drop(news);
         self.changed.notify_one();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker.into_iter().for_each(wake);
     }
 }
 

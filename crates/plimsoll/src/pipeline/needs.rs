@@ -3,19 +3,36 @@
 //! A load that falls to a job is run on a worker of the pool, as a task of that job; meanwhile the job waits for its first
 //! stage as it waits for memory. Whatever becomes of the load comes back through the ledger: filled, all who wait go on;
 //! failed, they are told; dropped with a pool that has ended, it falls to a job of another one.
+//!
+//! A load that is to be tried again is kept until then, by the clock, with what it was paid, and then dropped: it falls to
+//! whoever waits for it by that time. So a device that is out of memory has given back what the attempt had, no thread waits, and
+//! whoever is cancelled meanwhile keeps nobody from the key. When its time has run out those who wait are told; who has a plan that
+//! does without what there was no memory for goes by that.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Builder;
+use super::retry::{Answer, Failure, Retry, Tries};
 use super::stage::{Place, Stage};
-use crate::contain::contain;
-use crate::device::{Device, Driver, DriverError, StageError, Staged};
+use crate::contain::{contain, discard};
+use crate::device::{Device, DeviceError, Driver, DriverError, StageError, Staged};
 use crate::ledger::{AnyLoad, Load, Need, Residency};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, lock};
 use crate::{JobSpec, Profile};
 
 /// Loads a residency, or gives the load back if it is another one's.
-type LoadFn = Arc<dyn Fn(AnyLoad) -> Result<(), AnyLoad> + Send + Sync>;
+type LoadFn = Arc<dyn Fn(AnyLoad, &Attempts) -> Result<Loaded, AnyLoad> + Send + Sync>;
+
+/// What became of a load.
+pub(super) enum Loaded {
+    /// Whoever waits knows.
+    Over,
+    /// It is to be kept until then, and dropped.
+    Later(Instant, Box<dyn Send>),
+}
 
 /// Whether a job that goes by this profile needs it.
 type ByFn = Arc<dyn Fn(&Profile) -> bool + Send + Sync>;
@@ -26,6 +43,46 @@ struct Declared {
     /// Every job, without one.
     by: Option<ByFn>,
     load: LoadFn,
+    attempts: Arc<Attempts>,
+}
+
+/// How often a residency was loaded in vain, for all jobs of a pipeline.
+struct Attempts {
+    retry: Mutex<Retry>,
+    /// Of those in a row, and when the next one is due.
+    failed: Mutex<Option<(Tries, Instant)>>,
+    /// There was no memory for it until the time had run out, and there has been none since.
+    is_short: AtomicBool,
+}
+
+impl Attempts {
+    /// Once, and where memory is short within a minute.
+    fn new() -> Arc<Attempts> {
+        let retry = Mutex::new(Retry::times(0));
+        Arc::new(Attempts { retry, failed: Mutex::default(), is_short: AtomicBool::new(false) })
+    }
+
+    fn succeeded(&self) {
+        *lock(&self.failed) = None;
+        self.is_short.store(false, Ordering::Relaxed);
+    }
+
+    /// When it is to be tried again, if it is.
+    fn failed(&self, failure: Failure, now: Instant) -> Option<Instant> {
+        let retry = *lock(&self.retry);
+        let mut failed = lock(&self.failed);
+        // Nobody may have waited for it any more when it was due: what comes much later is another matter.
+        let in_a_row = |(_, due): &(Tries, Instant)| now.saturating_duration_since(*due) <= retry.within;
+        let mut tries = failed.filter(in_a_row).map_or_else(Tries::default, |(tries, _)| tries);
+        let answer = tries.failed(failure, &retry, now);
+        let at = match answer {
+            Answer::Again { at } if !mutant!("short-loads-fail") => Some(at),
+            _ => None,
+        };
+        *failed = at.map(|at| (tries, at));
+        self.is_short.store(matches!(answer, Answer::Smaller), Ordering::Relaxed);
+        at
+    }
 }
 
 /// The parts of a job have its needs.
@@ -33,25 +90,37 @@ struct Declared {
 pub(super) struct Needs(Vec<Declared>);
 
 impl Needs {
-    fn add<T, E, F>(&mut self, residency: &Residency<T>, by: Option<ByFn>, load: F)
+    fn add<T, E, F>(&mut self, residency: &Residency<T>, by: Option<ByFn>, judge: fn(&E) -> Failure, load: F)
     where
         T: Send + Sync + 'static,
-        E: Display,
+        E: Display + 'static,
         F: Fn(&mut Load<T>) -> Result<T, E> + Send + Sync + 'static,
     {
         let residency = residency.clone();
         let need = Need::from(&residency);
-        let run = move |any: AnyLoad| {
+        let run = move |any: AnyLoad, attempts: &Attempts| {
             let mut slot = any.of(&residency)?;
-            match contain(|| load(&mut slot)) {
-                // A value that nobody wants any more is dropped here.
-                Ok(Ok(value)) => drop(slot.fill(value)),
-                Ok(Err(error)) => slot.fail(error),
-                Err(panic) => slot.fail(format_args!("panicked: {}", panic.message())),
+            // What an error says of itself is the user's as well.
+            let loaded = contain(|| load(&mut slot).map_err(|error| (judge(&error), error.to_string())));
+            let (failure, why) = match loaded {
+                Ok(Ok(value)) => {
+                    attempts.succeeded();
+                    // A value that nobody wants any more is dropped here.
+                    discard(slot.fill(value));
+                    return Ok(Loaded::Over);
+                }
+                Ok(Err(failed)) => failed,
+                Err(panic) => (Failure::Fatal, format!("panicked: {}", panic.message())),
+            };
+            match attempts.failed(failure, Instant::now()) {
+                Some(at) => Ok(Loaded::Later(at, Box::new(slot))),
+                None => {
+                    slot.fail(why);
+                    Ok(Loaded::Over)
+                }
             }
-            Ok(())
         };
-        self.0.push(Declared { need, by, load: Arc::new(run) });
+        self.0.push(Declared { need, by, load: Arc::new(run), attempts: Attempts::new() });
     }
 
     /// Adds what the parts need into which these stages split their jobs. A part may need only what its job pins, so that
@@ -89,12 +158,37 @@ impl Needs {
     }
 
     /// Loads what has fallen to a job. Run by a worker.
-    pub(super) fn load(&self, mut any: AnyLoad) {
+    pub(super) fn load(&self, mut any: AnyLoad) -> Loaded {
         for declared in &self.0 {
-            match (declared.load)(any) {
-                Ok(()) => return,
+            match (declared.load)(any, &declared.attempts) {
+                Ok(loaded) => return loaded,
                 Err(other) => any = other,
             }
+        }
+        Loaded::Over
+    }
+
+    /// By which of its profiles a job needs a residency of this name for which there was no memory until its time had run out.
+    pub(super) fn short_of(&self, residency: &str, profiles: &[Profile]) -> Vec<usize> {
+        let is_it = |declared: &&Declared| {
+            declared.need.name() == Some(residency) && declared.attempts.is_short.load(Ordering::Relaxed)
+        };
+        let is_needed_by = |choice: &usize| {
+            let needs = |declared: &Declared| declared.by.as_ref().is_none_or(|by| by(&profiles[*choice]));
+            self.0.iter().filter(is_it).any(needs)
+        };
+        (0..profiles.len()).filter(is_needed_by).collect()
+    }
+}
+
+/// A key was not written to its device.
+struct NotFilled(StageError<DeviceError>);
+
+impl Display for NotFilled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            StageError::Stage(source) => source.fmt(f),
+            other => other.fmt(f),
         }
     }
 }
@@ -107,7 +201,8 @@ where
 {
     /// Declares that every job needs a residency: it is pinned from the job's admission to its end, and loaded by `load`, on a
     /// worker of the pool, where it is not there; a stage reads it with [`Grant::pinned`](crate::ledger::Grant::pinned). One
-    /// load at a time, for all jobs of all pipelines that need it. If it fails, the jobs that wait for it end with that.
+    /// load at a time, for all jobs of all pipelines that need it. If it fails, the jobs that wait for it end with that, unless
+    /// it is [tried again](Builder::load_again).
     ///
     /// The stages of [parts](Builder::fan_out) read it as well. It may also be said to the builder of the parts; it is pinned for
     /// the whole job all the same.
@@ -134,10 +229,10 @@ where
     pub fn needs<T, X, F>(mut self, residency: &Residency<T>, load: F) -> Self
     where
         T: Send + Sync + 'static,
-        X: Display,
+        X: Display + 'static,
         F: Fn(&mut Load<T>) -> Result<T, X> + Send + Sync + 'static,
     {
-        self.needs.add(residency, None, load);
+        self.needs.add(residency, None, |_| Failure::Transient, load);
         self
     }
 
@@ -153,35 +248,51 @@ where
     ) -> Self
     where
         T: Send + Sync + 'static,
-        X: Display,
+        X: Display + 'static,
         F: Fn(&mut Load<T>) -> Result<T, X> + Send + Sync + 'static,
     {
-        self.needs.add(residency, Some(Arc::new(by)), load);
+        self.needs.add(residency, Some(Arc::new(by)), |_| Failure::Transient, load);
+        self
+    }
+
+    /// Tries the load of the residency just declared again when it fails, as often and as long as `retry` says, for all who wait for
+    /// it by then. In between it keeps the bytes that the ledger has granted, and no thread waits. Without this it is not tried again,
+    /// but for a key of a device's ([`needs_on`](Builder::needs_on)) that is out of memory: that one within a minute.
+    ///
+    /// # Panics
+    ///
+    /// If no residency has been declared yet.
+    pub fn load_again(self, retry: Retry) -> Self {
+        let declared = self.needs.0.last().expect("`load_again` is said of the need before it: declare one first");
+        *lock(&declared.attempts.retry) = retry;
         self
     }
 
     /// Declares that a job needs a key of this device's where it goes by a profile [on it](Profile::is_on); where it is not there
     /// `fill` writes it, by calls of the driver, on the thread of one of the device's lanes ([`Device::fill`]). A stage takes it
     /// from its grant and has it [lent](crate::device::LaneCx::lend) to it.
-    pub fn needs_on<D, F>(self, device: &Device<D>, residency: &Residency<Arc<Staged<D>>>, fill: F) -> Self
+    ///
+    /// A device that is out of memory for it gives back what was allocated, and is asked again until the time limit, which is a minute
+    /// unless [`load_again`](Builder::load_again) says another. Then a job that has an [alternative](Builder::alternatives) without this
+    /// key goes by that, and those that have none end.
+    pub fn needs_on<D, F>(mut self, device: &Device<D>, residency: &Residency<Arc<Staged<D>>>, fill: F) -> Self
     where
         D: Driver,
         F: Fn(&mut D::Lane, &D::Memory) -> Result<(), DriverError> + Send + Sync + 'static,
     {
         let (number, device, fill) = (device.number(), device.clone(), Arc::new(fill));
-        self.needs_by(
-            residency,
-            move |profile| profile.is_on(number),
-            move |load| {
-                let bytes = load.left();
-                let (paid, fill) = (load.take(bytes).expect("all that is left"), fill.clone());
-                let filled = device.fill(paid, move |lane, memory| fill(lane, memory));
-                // What runs on the lane now may take its time: the core is lent meanwhile.
-                crate::pool::block_on_external(|| filled.wait()).map(Arc::new).map_err(|error| match error {
-                    StageError::Stage(source) => source.to_string(),
-                    other => other.to_string(),
-                })
-            },
-        )
+        let by: ByFn = Arc::new(move |profile| profile.is_on(number));
+        let judge = |NotFilled(error): &NotFilled| match error {
+            StageError::Stage(source) => source.failure(),
+            _ => Failure::Fatal,
+        };
+        self.needs.add(residency, Some(by), judge, move |load| {
+            let bytes = load.left();
+            let (paid, fill) = (load.take(bytes).expect("all that is left"), fill.clone());
+            let filled = device.fill(paid, move |lane, memory| fill(lane, memory));
+            // What runs on the lane now may take its time: the core is lent meanwhile.
+            crate::pool::block_on_external(|| filled.wait()).map(Arc::new).map_err(NotFilled)
+        });
+        self
     }
 }

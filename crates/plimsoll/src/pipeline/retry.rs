@@ -16,6 +16,7 @@
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::time::{Duration, Instant};
 
+use super::line::CloneFn;
 use super::trip::Value;
 use crate::{Bytes, Class, Profile, Reservation};
 
@@ -67,6 +68,13 @@ pub(super) struct Spare {
     /// What it is charged as, from the job's first stage on.
     pub(super) bytes: Bytes,
     pub(super) paid: Option<Reservation>,
+}
+
+impl Spare {
+    /// A clone of an input, where there may be another start.
+    pub(super) fn of(clone: Option<CloneFn>, value: &Value, bytes: Bytes) -> Option<Spare> {
+        clone.map(|clone| Spare { value: clone(value), bytes, paid: None })
+    }
 }
 
 /// What the inputs of a line's jobs are charged as while they are kept.
@@ -132,7 +140,9 @@ impl Tries {
         self.failed += 1;
         let out_of_memory = failure == Failure::OutOfMemory;
         let first = if out_of_memory && retry.pause.is_zero() { PAUSE_FOR_MEMORY } else { retry.pause };
-        let at = now + (first * (1 << doublings)).min(PAUSE_MAX.max(retry.pause));
+        let pause = first.saturating_mul(1 << doublings).min(PAUSE_MAX.max(retry.pause));
+        // A moment that no clock shows is too late for any limit.
+        let Some(at) = now.checked_add(pause) else { return Answer::GiveUp };
         let in_time = at.duration_since(since) <= retry.within;
         match failure {
             Failure::Fatal => Answer::GiveUp,
@@ -164,5 +174,14 @@ mod tests {
         // Out of memory: as often as it takes, and then for less.
         assert_eq!(run(Failure::OutOfMemory, &[0, 10, 30]), [again(10), again(30), again(70)]);
         assert_eq!(run(Failure::OutOfMemory, &[0, 10, 61]), [again(10), again(30), Answer::Smaller]);
+        // A pause beyond all time is the end, and one that cannot be doubled stays what it is.
+        let retry = Retry::times(9).within(Duration::MAX).pause(Duration::MAX);
+        let for_ever = Tries::default().failed(Failure::Transient, &retry, start);
+        assert_eq!(for_ever, Answer::GiveUp);
+        let years = Duration::from_secs(1 << 33);
+        let mut tries = Tries::default();
+        let retry = retry.pause(years);
+        let answers = [0, 1, 2].map(|_| tries.failed(Failure::Transient, &retry, start));
+        assert_eq!(answers, [Answer::Again { at: start + years }; 3]);
     }
 }

@@ -51,11 +51,20 @@ where
 
     /// Sends every result to a channel, in which they wait until somebody takes them; while it is full nothing is pulled.
     ///
-    /// Returns when the inputs have run out and all results are sent, or early when nobody receives any more: then the jobs
-    /// that have not ended are cancelled.
+    /// Returns when the inputs have run out and all results are sent, or early, at once, when nobody receives any more: then nothing
+    /// is pulled and the jobs that have not ended are cancelled.
     #[cfg(feature = "async-channel")]
     pub async fn send_to(mut self, results: async_channel::Sender<(usize, Result<Out, JobError<E>>)>) {
-        while let Some(result) = std::future::poll_fn(|cx| Pin::new(&mut self).poll_next(cx)).await {
+        let mut closed = std::pin::pin!(results.closed());
+        loop {
+            let next = std::future::poll_fn(|cx| {
+                // First, and left with the task's waker: a result may be long in coming.
+                if !mutant!("receiver-asked-at-results") && closed.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                Pin::new(&mut self).poll_next(cx)
+            });
+            let Some(result) = next.await else { return };
             if results.send(result).await.is_err() {
                 return;
             }

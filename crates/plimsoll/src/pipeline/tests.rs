@@ -14,7 +14,7 @@ mod certificate;
 mod drift;
 mod fan;
 mod intake;
-mod kinds;
+pub(crate) mod kinds;
 mod landing;
 mod needs;
 mod outliving;

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use super::error::JobError;
 use super::landing::Handle;
 use super::trip::{Delivery, Value};
+use crate::contain::wake;
 use crate::sync::{Condvar, Mutex, lock, wait};
 
 /// The caller's handle to a job's result: [`wait`](Ticket::wait) for it on a thread, or `.await` it.
@@ -45,7 +46,7 @@ impl<Out: Send + 'static, E: Send> Delivery<E> for Arc<Counter<Out, E>> {
         let before = std::mem::replace(&mut *lock(&self.state), State::Arrived(result));
         self.arrived.notify_one();
         if let State::Waiting(Some(waker)) = before {
-            waker.wake();
+            wake(waker);
         }
     }
 }

@@ -20,6 +20,8 @@
 //! 5. *Sending on* gives the trip to where its next stage runs: the pool's injector, a carrier, a runtime. Each gives word
 //!    when it cannot run it any more, and the job ends.
 //! 6. No lock is held while a stage, a destructor, a waker or an observer runs.
+//! 7. A panic where nobody expects one (in a carrier, in a subscriber to `tracing`) takes the luggage along that was in hand. By the
+//!    number of the driver in the state it is known whether it did; then the job ends with that.
 
 use std::any::Any;
 use std::sync::{Arc, Weak};
@@ -38,13 +40,13 @@ use super::retry::{Spare, Tries};
 use super::stage::{Carrier, Errand, Place, Work};
 use super::stats::Event;
 use super::task::{Runtime, Voyage};
-use crate::contain::{contain, discard};
+use crate::Profile;
+use crate::contain::{contain, discard, wake};
 use crate::ledger::{EnterError, Grant, Job};
 use crate::observe::What;
 use crate::pool::{JobTag, Run, Task, Turn};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
-use crate::{Bytes, Profile};
 
 mod again;
 mod loads;
@@ -97,8 +99,18 @@ pub(super) struct Trip<E> {
 
 enum State<E> {
     Between(Box<Luggage<E>>),
-    Driven { again: bool },
+    /// By whoever took it up for the `by`th time.
+    Driven {
+        again: bool,
+        by: u64,
+    },
     Ended,
+}
+
+/// What a job starts from, and what is kept of it for another start.
+pub(super) struct Input {
+    pub(super) value: Value,
+    pub(super) spare: Option<Spare>,
 }
 
 /// What a job carries between stages. Dropped in this order: buffers are freed before the ledger hears of the end.
@@ -118,10 +130,14 @@ struct Papers {
     starts: Tries,
     /// How often it was admitted to a device that was lost before the first stage began.
     turned_away: usize,
+    /// Its plans that it does not go by after all.
+    without: Vec<usize>,
     /// How often the luggage was put down: who was sent for it then, and is dropped, has word of this edition only.
     edition: u64,
     /// The edition for which somebody was sent last.
     sent: u64,
+    /// How often the luggage was taken up: the number of who has it in hand.
+    taken: u64,
     /// Of the run of the stage that is under way.
     span: StageSpan,
 }
@@ -168,10 +184,10 @@ impl<E: Send + 'static> Trip<E> {
         declared: Vec<Profile>,
         class: Option<WorkClass>,
         options: JobOptions,
-        value: Value,
+        input: Input,
         delivery: Box<dyn Delivery<E>>,
     ) -> Arc<Self> {
-        let spare = line.clone_input.map(|clone| Spare { value: clone(&value), bytes: Bytes::ZERO, paid: None });
+        let Input { value, spare } = input;
         let (tries, starts) = Default::default();
         let papers = Papers {
             job,
@@ -180,8 +196,10 @@ impl<E: Send + 'static> Trip<E> {
             tries,
             starts,
             turned_away: 0,
+            without: Vec::new(),
             edition: 0,
             sent: 0,
+            taken: 0,
             span: StageSpan::none(),
         };
         Arc::new_cyclic(|this: &Weak<Self>| Self {
@@ -229,7 +247,7 @@ impl<E: Send + 'static> Trip<E> {
             return;
         }
         if let Some(luggage) = self.take() {
-            self.come_to_an_end(luggage);
+            self.holding(luggage, |luggage| self.come_to_an_end(luggage));
         }
     }
 
@@ -248,16 +266,27 @@ impl<E: Send + 'static> Trip<E> {
 
     fn take(&self) -> Option<Box<Luggage<E>>> {
         let mut state = lock(&self.state);
-        match std::mem::replace(&mut *state, State::Driven { again: true }) {
-            State::Between(luggage) => {
-                *state = State::Driven { again: false };
-                Some(luggage)
-            }
-            State::Driven { .. } => None,
-            State::Ended => {
-                *state = State::Ended;
-                None
-            }
+        if let State::Driven { again, .. } = &mut *state {
+            *again = true;
+            return None;
+        }
+        let State::Between(mut luggage) = std::mem::replace(&mut *state, State::Ended) else { return None };
+        luggage.papers.taken += 1;
+        *state = State::Driven { again: false, by: luggage.papers.taken };
+        Some(luggage)
+    }
+
+    /// Does what is to be done by whoever has taken the luggage. Should a panic get out of that, nobody has it any more, unless it
+    /// was put down before.
+    fn holding(&self, luggage: Box<Luggage<E>>, go: impl FnOnce(Box<Luggage<E>>)) {
+        let taken = luggage.papers.taken;
+        let Err(panic) = contain(|| go(luggage)) else { return };
+        let is_gone = matches!(*lock(&self.state), State::Driven { by, .. } if by == taken);
+        if is_gone && !mutant!("panicked-with-the-luggage") {
+            let (job, stage) = (self.name.clone(), self.line.stages[self.stage.load(Ordering::Relaxed)].name);
+            let message = panic.message();
+            drop(panic);
+            self.end(Err(JobError::Panicked { job, stage, message }));
         }
     }
 
@@ -265,9 +294,9 @@ impl<E: Send + 'static> Trip<E> {
     fn put_back(&self, mut luggage: Box<Luggage<E>>) -> Option<Box<Luggage<E>>> {
         luggage.papers.edition += 1;
         let mut state = lock(&self.state);
-        let again = matches!(*state, State::Driven { again: true });
+        let again = matches!(*state, State::Driven { again: true, .. });
         if (again || self.stop.is_set()) && !mutant!("parked-without-recheck") {
-            *state = State::Driven { again: false };
+            *state = State::Driven { again: false, by: luggage.papers.taken };
             return Some(luggage);
         }
         *state = State::Between(luggage);
@@ -286,16 +315,18 @@ impl<E: Send + 'static> Trip<E> {
         }
     }
 
-    fn drive(self: &Arc<Self>, mut luggage: Box<Luggage<E>>, mut driver: Driver<'_, '_>) {
-        loop {
-            if self.stop.is_set() {
-                return self.come_to_an_end(luggage);
+    fn drive(self: &Arc<Self>, luggage: Box<Luggage<E>>, mut driver: Driver<'_, '_>) {
+        self.holding(luggage, |mut luggage| {
+            loop {
+                if self.stop.is_set() {
+                    return self.come_to_an_end(luggage);
+                }
+                luggage = match self.step(luggage, &mut driver) {
+                    Some(next) => next,
+                    None => return,
+                };
             }
-            luggage = match self.step(luggage, &mut driver) {
-                Some(next) => next,
-                None => return,
-            };
-        }
+        });
     }
 
     /// One step on. `None` when the driver has nothing more to do.
@@ -321,10 +352,14 @@ impl<E: Send + 'static> Trip<E> {
                 Poll::Ready(Err(source)) => {
                     let stage = self.line.stages[papers.stage].name;
                     let may_go_elsewhere = papers.stage == 0 && papers.turned_away + 1 < papers.job.profiles().len();
-                    let papers = match source {
+                    let papers = match &source {
                         // It was to load what it needs there, and has begun nothing: it stands for admission again.
                         EnterError::Lost(_) if may_go_elsewhere && !mutant!("turned-away-for-good") => {
                             luggage.papers.turned_away += 1;
+                            luggage.cargo = Cargo::Waiting(value);
+                            return Some(luggage);
+                        }
+                        EnterError::LoadFailed { residency, .. } if self.does_without(residency, papers) => {
                             luggage.cargo = Cargo::Waiting(value);
                             return Some(luggage);
                         }
@@ -351,7 +386,7 @@ impl<E: Send + 'static> Trip<E> {
             let waker = sailing.waker();
             let again = self.put_back(luggage);
             if again.is_none() {
-                waker.wake();
+                wake(waker);
             }
             return again;
         }
@@ -483,7 +518,7 @@ impl<E: Send + 'static> Trip<E> {
         let Some(luggage) = self.take() else { return };
         if edition == Some(luggage.papers.edition) || mutant!("late-word-ends-a-job") {
             self.stop.set(Reason::Forsaken);
-            return self.come_to_an_end(luggage);
+            return self.holding(luggage, |luggage| self.come_to_an_end(luggage));
         }
         self.drive(luggage, Driver::Passer);
     }
@@ -521,9 +556,7 @@ impl<E: Send + 'static> Trip<E> {
         }
         self.end(Err(self.stopped_at(stage)));
         // So that the voyage ends as well.
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker.into_iter().for_each(wake);
     }
 
     /// Tells the ledger's observers how the job has ended, and the ledger that it has.
@@ -567,7 +600,8 @@ impl<E: Send + 'static> Trip<E> {
         self.line.tell(|| Event::JobEnded { job: self.name.clone(), succeeded });
         let delivery = lock(&self.delivery).take();
         if let Some(delivery) = delivery {
-            delivery.deliver(result);
+            // Where nobody wants the result any more, it is dropped here.
+            drop(contain(|| delivery.deliver(result)));
         }
         drop(landed);
     }

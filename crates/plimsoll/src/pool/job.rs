@@ -27,7 +27,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::worker::Worker;
-use crate::contain::{Panic, contain};
+use crate::contain::{Panic, contain, discard};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, lock, wait};
 
@@ -209,8 +209,12 @@ where
                 mem::forget(abort);
                 let State::Ready(b) = job.state.into_inner() else { unreachable!() };
                 return match result_a {
-                    Ok(result_a) => (result_a, b()),
-                    Err(panic) => panic.resume(),
+                    Ok(result_a) => {
+                        let kept = Kept(Some(result_a));
+                        let result_b = b();
+                        (kept.take(), result_b)
+                    }
+                    Err(panic) => raise(panic, b),
                 };
             }
             // A spawn of an enclosing scope, made by `a`: of the same job, and newer than `b`.
@@ -223,8 +227,40 @@ where
     let State::Done(result_b) = job.state.into_inner() else { unreachable!() };
     match (result_a, result_b) {
         (Ok(result_a), Ok(result_b)) => (result_a, result_b),
-        (Err(panic), _) | (_, Err(panic)) => panic.resume(),
+        (Err(panic), other) => raise(panic, other),
+        (Ok(other), Err(panic)) => raise(panic, other),
     }
+}
+
+/// A result that is there while the other one is made. Should that panic, it is dropped as in [`raise`].
+struct Kept<T>(Option<T>);
+
+impl<T> Kept<T> {
+    #[inline]
+    fn take(mut self) -> T {
+        self.0.take().expect("it is taken once")
+    }
+}
+
+impl<T> Drop for Kept<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(left) = self.0.take().filter(|_| !mutant!("left-dropped-in-a-panic")) {
+            discard(left);
+        }
+    }
+}
+
+/// Goes on with a panic. What is left is dropped before: while a panic is under way, a destructor that panics as well would end the
+/// process.
+#[cold]
+pub(super) fn raise<T>(panic: Panic, left: T) -> ! {
+    if mutant!("left-dropped-in-a-panic") {
+        let _left = left;
+        panic.resume();
+    }
+    discard(left);
+    panic.resume()
 }
 
 /// Where the closures spawned in a [`scope`](super::scope()) belong; the scope ends after the last of them.
@@ -290,7 +326,7 @@ impl std::fmt::Debug for Scope<'_, '_> {
 }
 
 /// The first panic of a scope is raised again at its end. What the others were thrown with is dropped outside of the lock.
-fn keep_first(kept: &Mutex<Option<Panic>>, panic: Panic) {
+pub(super) fn keep_first(kept: &Mutex<Option<Panic>>, panic: Panic) {
     let mut kept = lock(kept);
     let superfluous = match &*kept {
         Some(_) => Some(panic),
@@ -350,7 +386,8 @@ where
     let panic = lock(&scope.panic).take();
     match (result, panic) {
         (Ok(result), None) => result,
-        (Err(panic), _) | (_, Some(panic)) => panic.resume(),
+        (Ok(left), Some(panic)) => raise(panic, left),
+        (Err(panic), _) => panic.resume(),
     }
 }
 

@@ -417,6 +417,16 @@ fn intruders_on_a_waiting_worker(pool: &Pool) -> usize {
             intruders.fetch_add(1, Ordering::SeqCst);
         }
     };
+    // On which thread the stage of job C runs.
+    let (stage_on, ran_on) = std::sync::mpsc::channel();
+    let profile = |_: &()| crate::Profile::new().stage("c", crate::Demand::new(), crate::Demand::new());
+    let others = crate::pipeline::Pipeline::builder(&crate::Ledger::unlimited(), pool, profile)
+        .stage("c", move |_, ()| {
+            let _ = stage_on.send(std::thread::current().id());
+            Ok::<_, ()>(())
+        })
+        .build()
+        .expect("a pipeline");
     std::thread::scope(|s| {
         s.spawn(|| {
             pool.install(|| {
@@ -446,10 +456,14 @@ fn intruders_on_a_waiting_worker(pool: &Pool) -> usize {
                 });
             });
         });
-        // And job C waits for a worker, as a task: one that came before B would be run, and waited for in vain.
+        // And job C waits for a worker, with its stage: one that came before B would be run, and waited for in vain.
         spin_until(|| intruders.load(Ordering::SeqCst) != 0 || b_runs.load(Ordering::SeqCst));
-        s.spawn(|| pool.install(intrude));
-        spin_until(|| intruders.load(Ordering::SeqCst) != 0 || (pool.has_queued_task() && pool.sleeping() == 1));
+        let stage = others.submit("c", ()).expect("taken on");
+        let waits = || pool.has_queued_task() && pool.sleeping() == 1;
+        spin_until(|| intruders.load(Ordering::SeqCst) != 0 || stage.has_ended() || waits());
+        if let Ok(thread) = ran_on.try_recv() {
+            intruders.fetch_add(usize::from(Some(thread) == *lock(&waiting)), Ordering::SeqCst);
+        }
         release_a.store(true, Ordering::SeqCst);
         release_b.store(true, Ordering::SeqCst);
     });
@@ -484,14 +498,19 @@ fn activity(prefix: &str) -> Vec<(String, u64)> {
     counted.map(|(stat, count)| (stat.split(' ').next().unwrap_or_default().to_owned(), count)).collect()
 }
 
-/// The kernel has not run an idle worker once while much went on elsewhere: no polling, no time-outs.
+/// The kernel has not run an idle worker, nor the lane of a device that has nothing to do, once while much went on elsewhere: no
+/// polling, no time-outs.
 #[cfg(target_os = "linux")]
 #[test]
 fn workers_that_wait_use_no_processor() {
     let still =
         Pool::new(PoolConfig { threads: 3, name: "still".to_owned(), ..PoolConfig::default() }).expect("threads");
-    let ledger = crate::Ledger::new(crate::Budget::new().space(crate::Space::HOST, crate::Bytes(1)));
+    let budget = crate::Budget::new().space(crate::Space::HOST, crate::Bytes(1));
+    let ledger = crate::Ledger::new(budget.device(0, crate::Bytes(1), 2));
     let class = crate::Class::new("buffer", crate::Space::HOST);
+    let card = crate::device::simulate::Simulated::new(crate::device::simulate::CardSpec::default());
+    let config = crate::device::DeviceConfig { lanes: 2, name: "still".to_owned() };
+    let lanes = crate::device::Device::start(0, card, &ledger, config).expect("a device");
     let byte = move || crate::Demand::new().bytes(class, crate::Bytes(1));
     let profile = move |_: &()| crate::Profile::new().stage("only", byte(), crate::Demand::new());
     let pipeline = crate::pipeline::Pipeline::builder(&ledger, &still, profile).stage("only", |_, ()| Ok::<_, ()>(()));
@@ -507,7 +526,7 @@ fn workers_that_wait_use_no_processor() {
         std::mem::replace(before, now.clone()) == now
     };
     while !settled(&mut before) {}
-    assert_eq!(before.len(), 3);
+    assert_eq!(before.len(), 5);
     let busy = pool(2);
     for _ in 0..500 {
         assert_eq!(busy.install(|| fib(12)), 144);
@@ -518,6 +537,7 @@ fn workers_that_wait_use_no_processor() {
     waits.wait().expect("a result");
     // What is measured moves when they work: the kernel counts a worker when it leaves the core again.
     spin_until(|| activity("still") != before);
+    drop(lanes);
 }
 
 #[test]

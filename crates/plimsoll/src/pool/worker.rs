@@ -205,7 +205,15 @@ impl Worker {
     pub(super) fn live(self) {
         CURRENT.with(|current| {
             let worker = current.get_or_init(|| self);
-            while worker.run() == Leave::ToRest && worker.shared.lending.rest() {}
+            while worker.run() == Leave::ToRest {
+                // As below: it may not come back from there.
+                if !mutant!("rests-with-the-last-word") {
+                    worker.shared.tell_the_end();
+                }
+                if !worker.shared.lending.rest() {
+                    break;
+                }
+            }
             // Whoever sleeps may not have seen that the last task was the last.
             worker.shared.tell_the_end();
         });

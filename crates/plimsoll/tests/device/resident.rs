@@ -223,8 +223,8 @@ fn in_full(error: &dyn Error) -> String {
     error.source().map_or(error.to_string(), |source| format!("{error}: {}", in_full(source)))
 }
 
-/// Adds a number to what the key of the only card says.
-fn reads<F>(cards: &Cards, pool: &Pool, key: &Residency<Key>, fill: F) -> Pipeline<u8, u8, DeviceError>
+/// Adds a number to what the key of the only card says. `again` is how long it is tried to fill that where there is no room for it.
+fn reads<F>(cards: &Cards, pool: &Pool, key: &Residency<Key>, again: Duration, fill: F) -> Pipeline<u8, u8, DeviceError>
 where
     F: Fn(&mut SimulatedLane, &SimulatedMemory) -> Result<(), DriverError> + Send + Sync + 'static,
 {
@@ -237,6 +237,7 @@ where
             Ok::<_, DeviceError>(memory.read(|key| key[0]) + number)
         })
         .needs_on(cards.set.device(0).unwrap(), key, fill)
+        .load_again(Retry::times(0).within(again))
         .build()
         .expect("a pipeline")
 }
@@ -254,7 +255,7 @@ fn a_key_that_cannot_be_filled_is_said_to_those_who_need_it_and_takes_nothing() 
             _ => lane.copy_in(&[7; KEY_BYTES as usize], memory, 0),
         }
     };
-    let pipeline = reads(&cards, &pool, &key, fill);
+    let pipeline = reads(&cards, &pool, &key, Duration::ZERO, fill);
     let run = || pipeline.submit("job", 1).unwrap().wait().map_err(|error| in_full(&error));
     let takes_nothing = |neighbours: u64| {
         cards.ledger.quiesce(Duration::MAX).expect("nothing is held");
@@ -284,7 +285,7 @@ fn a_key_whose_job_was_cancelled_while_it_was_filled_is_there_for_the_next() {
     let key = keys(&cards).swap_remove(0);
     let meet = Arc::new(Barrier::new(2));
     let (inside, counted) = (meet.clone(), fills.clone());
-    let pipeline = reads(&cards, &pool, &key, move |lane, memory| {
+    let pipeline = reads(&cards, &pool, &key, Duration::MAX, move |lane, memory| {
         inside.wait();
         counted.fetch_add(1, Ordering::Relaxed);
         inside.wait();
@@ -300,4 +301,76 @@ fn a_key_whose_job_was_cancelled_while_it_was_filled_is_there_for_the_next() {
     assert_eq!(fills.load(Ordering::Relaxed), 1);
     drop((pipeline, key));
     cards.assert_clean();
+}
+
+#[test]
+fn a_key_that_finds_no_memory_comes_again_until_the_neighbour_has_gone() {
+    let (cards, fills) = (Cards::new(40, &[Faults::default()]), Arc::new(AtomicUsize::new(0)));
+    let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).unwrap();
+    let key = keys(&cards).swap_remove(0);
+    let counted = fills.clone();
+    let pipeline = reads(&cards, &pool, &key, Duration::MAX, move |lane, memory| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        lane.copy_in(&[7; KEY_BYTES as usize], memory, 0)
+    });
+    let neighbour = cards.cards[0].neighbour(Bytes(30)).expect("it is free");
+    let jobs: Vec<_> = (1..4).map(|number| pipeline.submit("job", number).unwrap()).collect();
+    // One that gives up meanwhile keeps nobody from the key.
+    while cards.cards[0].stats().out_of_memory < 2 {
+        std::thread::yield_now();
+    }
+    assert_eq!(pool.install(|| 7), 7, "no worker waits");
+    jobs[0].cancel();
+    while cards.cards[0].stats().out_of_memory < 4 {
+        std::thread::yield_now();
+    }
+    assert_eq!(cards.cards[0].stats().allocated_bytes, Bytes(30));
+    drop(neighbour);
+    let mut ended = jobs.into_iter().map(|job| job.wait());
+    assert!(matches!(ended.next(), Some(Err(JobError::Cancelled { .. }))));
+    assert!(ended.map(Result::unwrap).eq([9, 10]));
+    assert_eq!(fills.load(Ordering::Relaxed), 1);
+    drop((pipeline, key));
+    cards.assert_clean();
+}
+
+#[test]
+fn who_has_a_plan_without_the_key_goes_by_it_when_there_is_no_memory_for_that_for_too_long() {
+    for again in [Duration::ZERO, Duration::from_millis(5)] {
+        let cards = Cards::new(40, &[Faults::default()]);
+        let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).unwrap();
+        let key = keys(&cards).swap_remove(0);
+        let read = key.clone();
+        let one = |peak| Profile::new().stage("add", peak, Demand::new());
+        let on_card = move || one(Demand::new().on_lease(0).bytes(scratch(0), Bytes(10)));
+        let pipeline = Pipeline::builder(&cards.ledger, &pool, move |_: &u8| on_card())
+            // The one of the two that is possible says by which number it was granted.
+            .alternatives(move |_| vec![one(Demand::new().on_lease(9)), one(Demand::new())])
+            .compute_stage_or(
+                "add",
+                &cards.set,
+                move |cx, number: u8| {
+                    let key: Key = cx.grant().pinned(&read).expect("it is pinned").clone();
+                    let memory = cx.lend(&key)?;
+                    Ok::<_, DeviceError>((cx.grant().choice(), number + memory.read(|key| key[0])))
+                },
+                |cx, number| Ok((cx.grant().choice(), number)),
+            )
+            .needs_on(cards.set.device(0).unwrap(), &key, |lane, memory| {
+                lane.copy_in(&[7; KEY_BYTES as usize], memory, 0)
+            })
+            .load_again(Retry::times(0).within(again))
+            .pacing(Pacing::Unpaced)
+            .build()
+            .expect("a pipeline");
+        let neighbour = cards.cards[0].neighbour(Bytes(30)).expect("it is free");
+        let jobs: Vec<_> = (1..4).map(|number| pipeline.submit("job", number).unwrap()).collect();
+        assert!(jobs.into_iter().map(|job| job.wait().unwrap()).eq([(2, 1), (2, 2), (2, 3)]));
+        assert!(cards.cards[0].stats().out_of_memory >= if again.is_zero() { 1 } else { 2 });
+        drop(neighbour);
+        // The next one finds room for it.
+        assert_eq!(pipeline.submit("after", 1).unwrap().wait().unwrap(), (0, 8));
+        drop((pipeline, key));
+        cards.assert_clean();
+    }
 }

@@ -239,6 +239,9 @@ impl LedgerState {
             if choice > 0 && !same_stages() {
                 return Err(SubmitError::OtherStages { job: name.clone(), choice });
             }
+            if spec.without.contains(&choice) {
+                continue;
+            }
             let needs = spec.needs_of(choice);
             let stages_lost = self.lost_stages(name, profile, 0..profile.stages().len());
             if let Some(other) = stages_lost.or_else(|| self.lost_needs(name, &needs)) {

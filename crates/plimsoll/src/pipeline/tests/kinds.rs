@@ -17,22 +17,22 @@ pub(super) const KINDS: [Kind; 3] = [Kind::Worker, Kind::Carried, Kind::Task];
 
 /// One thread that runs whatever comes: errands and futures. It ends with its last handle.
 #[derive(Clone)]
-pub(super) struct Hand {
+pub(crate) struct Hand {
     work: mpsc::Sender<Box<dyn FnOnce() + Send>>,
 }
 
 impl Hand {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (work, to_do) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         thread::Builder::new().spawn(move || to_do.into_iter().for_each(|work| work())).expect("a thread");
         Self { work }
     }
 
-    pub(super) fn carrier(&self) -> Arc<dyn Carrier> {
+    pub(crate) fn carrier(&self) -> Arc<dyn Carrier> {
         Arc::new(self.clone())
     }
 
-    pub(super) fn runtime(&self) -> Runtime {
+    pub(crate) fn runtime(&self) -> Runtime {
         let hand = self.clone();
         Runtime::new(move |task| Arc::new(Polled { hand: hand.clone(), task: Mutex::new(Some(task)) }).wake())
     }

@@ -196,3 +196,104 @@ fn a_part_fails_with_the_panic_of_whoever_says_what_it_needs() {
         other => panic!("{other:?}"),
     }
 }
+
+/// An error that panics where it is to say what it is.
+struct Mute;
+
+impl std::fmt::Display for Mute {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("it does not say")
+    }
+}
+
+#[test]
+fn a_load_whose_error_panics_ends_the_jobs_that_wait_for_it() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(10)));
+    let (pool, key) = (threads(1), key(&ledger));
+    let loads = std::sync::Arc::new(AtomicUsize::new(0));
+    let counted = loads.clone();
+    let pipeline = Pipeline::builder(&ledger, &pool, |&()| Profile::new().stage("s", Demand::new(), Demand::new()))
+        .stage("s", |_, ()| Ok::<_, String>(()))
+        .needs(&key, move |_load| {
+            // Left to another one it would come back for ever.
+            assert!(counted.fetch_add(1, Ordering::Relaxed) < 100, "it is loaded again and again");
+            Err::<u64, _>(Mute)
+        })
+        .build()
+        .expect("it fits");
+    let error = pipeline.submit("job", ()).expect("taken on").wait().expect_err("there is no key");
+    let JobError::NotEntered { source, .. } = error else { panic!("{error:?}") };
+    assert!(source.to_string().contains("it does not say"), "{source}");
+    assert_eq!(loads.load(Ordering::Relaxed), 1);
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
+fn a_load_is_tried_again_as_often_as_it_may_be() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(10)));
+    let pool = threads(1);
+    // One that fails twice: within three attempts it is there, within two it is not, and then everything begins anew.
+    for (times, pause) in [(2, Duration::ZERO), (2, Duration::from_millis(1)), (1, Duration::ZERO)] {
+        let key = key(&ledger);
+        let loads = std::sync::Arc::new(AtomicUsize::new(0));
+        let (counted, read) = (loads.clone(), key.clone());
+        let pipeline =
+            Pipeline::builder(&ledger, &pool, |_: &u64| Profile::new().stage("add", Demand::new(), Demand::new()))
+                .stage("add", move |cx, input| Ok::<_, String>(input + cx.grant().pinned(&read).expect("it is pinned")))
+                .needs(&key, move |load| {
+                    let taken = load.take(Bytes(5)).expect("it is all there, each time");
+                    match counted.fetch_add(1, Ordering::Relaxed) {
+                        0 | 1 => Err("busy"),
+                        _ => {
+                            drop(taken);
+                            Ok(40)
+                        }
+                    }
+                })
+                .load_again(Retry::times(times).pause(pause).within(Duration::MAX))
+                .build()
+                .expect("it fits");
+        let tickets: Vec<_> = (0..3).map(|n| pipeline.submit(format!("job {n}"), n).expect("taken on")).collect();
+        let ended: Vec<_> = tickets.into_iter().map(Ticket::wait).collect();
+        if times == 2 {
+            assert!(ended.into_iter().map(|result| result.expect("it is there")).eq([40, 41, 42]));
+            assert_eq!(loads.load(Ordering::Relaxed), 3);
+        } else {
+            // Those that came after the failure have loaded it.
+            assert!(ended.iter().any(Result::is_err), "{ended:?}");
+            assert_eq!(pipeline.submit("again", 2).expect("taken on").wait().expect("the third attempt"), 42);
+        }
+    }
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
+fn a_load_that_rests_before_it_is_tried_again_is_left_to_the_next_with_its_pipeline() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(10)));
+    let (pool, key) = (threads(1), key(&ledger));
+    let (failed, has_failed) = mpsc::channel();
+    let failed = crate::sync::Mutex::new(failed);
+    let adding = |load: Box<dyn Fn() -> Result<u64, String> + Send + Sync>| {
+        let read = key.clone();
+        Pipeline::builder(&ledger, &pool, |_: &u64| Profile::new().stage("add", Demand::new(), Demand::new()))
+            .stage("add", move |cx, input| Ok::<_, String>(input + cx.grant().pinned(&read).expect("it is pinned")))
+            .needs(&key, move |_load| load())
+            .load_again(Retry::times(9).pause(Duration::from_secs(1000)).within(Duration::MAX))
+            .build()
+            .expect("it fits")
+    };
+    let unlucky = adding(Box::new(move || {
+        let _ = crate::sync::lock(&failed).send(());
+        Err("no such file".to_owned())
+    }));
+    let lucky = adding(Box::new(|| Ok(40)));
+    let waits = unlucky.submit("unlucky", 1).expect("taken on");
+    has_failed.recv().expect("it is loaded");
+    until_idle(&pool);
+    // Nobody is at it, and it is paid for: this one joins those who wait.
+    let joins = lucky.submit("lucky", 2).expect("taken on");
+    assert!(!waits.has_ended() && !joins.has_ended());
+    drop(unlucky);
+    assert!(matches!(waits.wait(), Err(JobError::ShutDown { .. })));
+    assert_eq!(joins.wait().expect("it fell to this one"), 42);
+}

@@ -174,3 +174,146 @@ fn a_scope_raises_the_first_panic_and_drops_the_others_whatever_they_do() {
         assert_eq!(pool.install(|| 7), 7);
     }
 }
+
+#[test]
+fn a_carrier_that_panics_ends_the_job_that_it_was_to_carry() {
+    struct Picky(crate::sync::Mutex<mpsc::Sender<Errand>>);
+    impl Carrier for Picky {
+        fn carry(&self, errand: Errand) {
+            crate::sync::lock(&self.0).send(errand).expect("the test listens");
+        }
+        fn suits(&self, _: &Grant) -> bool {
+            throw()
+        }
+    }
+    let (ledger, pool) = (ledger(CLAIM), pool(1));
+    let (errands, errand) = mpsc::channel();
+    let carrier: Arc<dyn Carrier> = Arc::new(Picky(crate::sync::Mutex::new(errands)));
+    let bytes = Demand::new().bytes(BUFFER, BUFFER_BYTES);
+    let pipeline = Pipeline::builder(&ledger, &pool, move |()| Profile::new().stage("s", bytes.clone(), Demand::new()))
+        .stage_on("s", &carrier, |_, ()| Ok::<_, Failed>(()))
+        .build()
+        .expect("a pipeline");
+    let ticket = pipeline.submit(JobOptions::new("job").id("id"), ()).expect("taken on");
+    errand.recv().expect("sent on").run();
+    assert!(ticket.has_ended(), "nobody has it any more");
+    assert!(matches!(ticket.wait(), Err(JobError::Panicked { stage: "s", .. })));
+    assert!(ledger.snapshot().is_empty());
+    assert_eq!(pipeline.in_flight(), 0);
+    drop(pipeline);
+}
+
+#[test]
+fn a_part_whose_input_cannot_be_cloned_fails_as_a_part() {
+    struct Input(usize);
+    impl Clone for Input {
+        fn clone(&self) -> Self {
+            if self.0 == 1 {
+                throw()
+            }
+            Self(self.0)
+        }
+    }
+    let (ledger, pool) = (ledger(CLAIM), pool(1));
+    let part = || Profile::new().stage("part", Demand::new(), Demand::new());
+    let whole = move |()| Profile::new().stage("fan", Demand::new(), Demand::new()).parts(3, &part());
+    let pipeline = Pipeline::builder(&ledger, &pool, move |&()| whole(()))
+        .fan_out(
+            "fan",
+            |_, ()| Ok::<_, Failed>(((), (0..3).map(Input))),
+            move |_| part(),
+            |parts| parts.stage("part", |_, Input(number)| Ok(number)).from_start(Retry::times(1)),
+            FanIn::InOrder,
+            |_, (), made: Vec<(usize, usize)>| Ok(made.len()),
+        )
+        .build()
+        .expect("a pipeline");
+    let error = pipeline.submit("job", ()).expect("taken on").wait().expect_err("one of three");
+    assert!(
+        matches!(&error, JobError::Part { part: 1, source, .. } if matches!(*source.0, JobError::Panicked { .. })),
+        "{error:?}"
+    );
+    drop(pipeline);
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
+fn a_result_that_nobody_wants_may_panic_when_it_is_dropped() {
+    struct Throws;
+    impl Drop for Throws {
+        fn drop(&mut self) {
+            throw();
+        }
+    }
+    let (ledger, pool) = (ledger(CLAIM), pool(1));
+    let (errands, errand) = mpsc::channel();
+    struct Hands(crate::sync::Mutex<mpsc::Sender<Errand>>);
+    impl Carrier for Hands {
+        fn carry(&self, errand: Errand) {
+            crate::sync::lock(&self.0).send(errand).expect("the test listens");
+        }
+    }
+    let carrier: Arc<dyn Carrier> = Arc::new(Hands(crate::sync::Mutex::new(errands)));
+    let pipeline = Pipeline::builder(&ledger, &pool, |()| Profile::new().stage("s", Demand::new(), Demand::new()))
+        .stage_on("s", &carrier, |_, ()| Ok::<_, Failed>(Throws))
+        .build()
+        .expect("a pipeline");
+    drop(pipeline.submit("job", ()).expect("taken on"));
+    // On this thread, which goes on.
+    errand.recv().expect("sent on").run();
+    assert_eq!(pipeline.in_flight(), 0);
+}
+
+/// A waker that throws whenever it is called.
+#[cfg(feature = "stream")]
+struct Throwing;
+
+#[cfg(feature = "stream")]
+impl std::task::Wake for Throwing {
+    fn wake(self: Arc<Self>) {
+        throw()
+    }
+}
+
+#[cfg(feature = "stream")]
+#[test]
+fn a_waker_that_panics_loses_no_job() {
+    use futures_core::Stream;
+    use std::task::{Context, Poll, Waker};
+
+    struct Each<I>(I);
+    impl<I: Iterator + Unpin> Stream for Each<I> {
+        type Item = I::Item;
+        fn poll_next(mut self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<I::Item>> {
+            Poll::Ready(self.0.next())
+        }
+    }
+    let (ledger, pool) = (ledger(CLAIM), pool(1));
+    let pipeline = build(&ledger, &pool, quiet());
+    let held = ledger.reserve(SCRATCH, CLAIM).wait().expect("room");
+    let waker = Waker::from(Arc::new(Throwing));
+    // Told when the first job begins, and one that is awaited when it has ended.
+    let mut results = pipeline.run_stream(Each([("one", Order::Nothing), ("two", Order::Nothing)].into_iter()));
+    let mut poll = |waker: &Waker| std::pin::Pin::new(&mut results).poll_next(&mut Context::from_waker(waker));
+    assert!(poll(&waker).is_pending());
+    let mut ticket = std::pin::pin!(pipeline.submit("three", Order::Nothing).expect("taken on"));
+    assert!(ticket.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(held);
+    while !ticket.has_ended() {
+        std::thread::yield_now();
+    }
+    assert!(matches!(ticket.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(64))));
+    let mut made = 0;
+    while made < 2 {
+        match poll(Waker::noop()) {
+            Poll::Ready(Some((_, result))) => {
+                assert_eq!(result.expect("a result"), 64);
+                made += 1;
+            }
+            Poll::Ready(None) => panic!("there are two"),
+            Poll::Pending => std::thread::yield_now(),
+        }
+    }
+    drop(results);
+    assert_usable(&ledger, &pipeline);
+}

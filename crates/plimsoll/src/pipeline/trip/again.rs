@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Cargo, Driver, Luggage, Papers, Trip, Value};
-use crate::Bytes;
 use crate::contain::{contain, discard};
 use crate::ledger::{EnterError, Grant};
 use crate::pipeline::error::JobError;
@@ -147,13 +146,6 @@ impl<E: Send + 'static> Trip<E> {
         papers.since = Instant::now();
         let cargo = self.at_rest(value, at, papers.since);
         Ok(Box::new(Luggage { cargo, papers }))
-    }
-
-    /// What the input that is kept is to be charged as.
-    pub(in crate::pipeline) fn charge_input(&self, bytes: Bytes) {
-        if let Some(spare) = &mut *lock(&self.spare) {
-            spare.bytes = bytes;
-        }
     }
 
     /// Pays for the input that is kept, when the first stage begins for the first time.

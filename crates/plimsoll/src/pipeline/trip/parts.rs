@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::run::{Outcome, Run};
-use super::{Cargo, Luggage, Papers, State, Trip, Value};
+use super::{Cargo, Input, Luggage, Papers, Spare, State, Trip, Value};
+use crate::Bytes;
 use crate::contain::{contain, discard};
 use crate::ledger::Grant;
 use crate::pipeline::builder::same_stages;
@@ -122,12 +123,12 @@ impl<E: Send + 'static> Trip<E> {
         let options = JobOptions::new(self.part_name(index, papers)).priority(self.urgency.priority());
         let name = options.name.clone();
         let delivery = gather.report(index);
-        // With the profile, and what is needed by it, come answers of the user's.
+        // With the profile, what is needed by it, and a clone for another start, come answers of the user's.
         let taken_on = contain(|| {
             let profile = (fan.profile)(&part);
             same_stages(&profile, &line.stages)?;
             let job = line.take_on(std::slice::from_ref(&profile), &options, Some(&papers.job))?;
-            Ok((profile, job))
+            Ok((profile, job, Spare::of(line.clone_input, &part, Bytes::ZERO)))
         });
         let taken_on = match taken_on {
             Ok(taken_on) => taken_on,
@@ -138,8 +139,9 @@ impl<E: Send + 'static> Trip<E> {
             }
         };
         match taken_on {
-            Ok((profile, job)) => {
-                let trip = Trip::new(line, job, vec![profile], None, options, part, delivery);
+            Ok((profile, job, spare)) => {
+                let input = Input { value: part, spare };
+                let trip = Trip::new(line, job, vec![profile], None, options, input, delivery);
                 gather.sent(index, &trip);
                 trip.set_off();
             }
@@ -203,8 +205,8 @@ impl<E: Send + 'static> Trip<E> {
     /// has meanwhile.
     pub(super) fn await_parts(&self, luggage: Box<Luggage<E>>) -> Option<Box<Luggage<E>>> {
         let mut state = lock(&self.state);
-        if matches!(*state, State::Driven { again: true }) {
-            *state = State::Driven { again: false };
+        if matches!(*state, State::Driven { again: true, .. }) {
+            *state = State::Driven { again: false, by: luggage.papers.taken };
             return Some(luggage);
         }
         *state = State::Between(luggage);

@@ -232,10 +232,11 @@ impl<E: Send + 'static> Trip<E> {
         }
         // Relaxed: a hint, see `send_on`.
         self.stage.store(next, Ordering::Relaxed);
-        let Papers { job, starts, turned_away, edition, sent, .. } = papers;
+        let Papers { job, starts, turned_away, without, edition, sent, taken, .. } = papers;
         let job = self.line.hand_over(job);
         let (since, tries, span) = (Instant::now(), Tries::default(), StageSpan::none());
-        let papers = Papers { job, stage: next, since, tries, starts, turned_away, edition, sent, span };
+        let papers =
+            Papers { job, stage: next, since, tries, starts, turned_away, without, edition, sent, taken, span };
         Some(Box::new(Luggage { cargo: Cargo::Waiting(value), papers }))
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Driver, Papers, Reason, Trip};
-use crate::ledger::JobSpec;
 use crate::pipeline::clock::AlarmId;
 use crate::pipeline::options::{JobOptions, URGENT};
 use crate::pipeline::stats::Event;
@@ -33,6 +32,15 @@ impl Urgency {
     /// The priority, raised once the deadline is near.
     pub(super) fn priority(&self) -> i32 {
         self.priority.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was raised because the deadline is near.
+    pub(super) fn is_raised(&self) -> bool {
+        self.priority() > self.options.priority
+    }
+
+    pub(super) fn options(&self) -> &JobOptions {
+        &self.options
     }
 
     fn is_due(&self) {
@@ -123,28 +131,14 @@ impl<E: Send + 'static> Trip<E> {
     /// Tells the ledger that the deadline is near, if so. Called by whoever drives, when the job has to wait for its stage;
     /// then it may have been granted.
     pub(super) fn hurry_if_due(&self, papers: &mut Papers) -> bool {
-        let job = &mut papers.job;
         if !self.urgency.due.load(Ordering::Relaxed) || !self.urgency.due.swap(false, Ordering::Relaxed) {
             return false;
         }
-        let priority = self.urgency.priority();
-        // A part is its job's, and comes in with those of jobs in flight.
-        if !job.is_admitted() && self.line.is_outermost() {
-            // As another job it may be served from the urgent reserve. It loses its age, which
-            // its new priority makes up for. Where that is refused the old one stands. It waits for memory alone: who is in
-            // a hurry goes beside the pace of the others.
-            let untied = |profile| self.line.paced.untie(profile);
-            let mut spec = JobSpec::new("", untied(job.profile())).priority(priority).urgent();
-            spec.name = self.name.clone();
-            spec.alternatives = job.profiles()[1..].iter().map(untied).collect();
-            spec.restarts = self.line.keeps_its_place(&self.urgency.options);
-            self.line.needs.add_to(&mut spec, &self.line.needs.by_choice(&self.declared));
-            if let Ok(urgent) = self.line.ledger.submit(spec) {
-                *job = urgent;
-                return true;
-            }
+        // A part is its job's, and comes in with those of jobs in flight. The age that others lose by that, the new priority
+        // makes up for.
+        if papers.job.is_admitted() || !self.line.is_outermost() || !self.asks_anew(papers) {
+            papers.job.prioritise(self.urgency.priority());
         }
-        job.prioritise(priority);
         true
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::pipeline::{JobError, Pipeline, Rejection};
-use crate::pool::{Closed, Pool, PoolConfig, Shutdown};
+use crate::pool::{Closed, Pool, PoolConfig, Run, Shutdown, Task, Turn};
 use crate::{Budget, Bytes, Class, Demand, Ledger, Profile, Space};
 
 const BUFFER: Class = Class::new("buffer", Space::HOST);
@@ -161,4 +161,40 @@ fn another_pools_worker_may_wait_for_the_end() {
         spin_until(|| !other.is_open());
         meet.wait();
     });
+}
+
+#[test]
+fn a_worker_that_drops_the_last_handle_of_another_pool_lends_its_core() {
+    let (one, other) = (pool(1), pool(1));
+    let needs = one.clone();
+    one.install(move || {
+        let ending = other.shared().clone();
+        let run = Box::new(move || {
+            spin_until(|| !ending.injector.is_open());
+            // Needs the worker that waits for the end of this.
+            assert_eq!(needs.install(|| 7), 7);
+        });
+        let tag = crate::pool::JobTag::fresh();
+        let task = Task { tag, turn: Turn::UnderWay, stages_left: 0, priority: 0, run: Run::Stage(run) };
+        assert!(other.shared().submit(task).is_ok());
+        drop(other);
+    });
+}
+
+#[test]
+fn a_worker_that_drops_a_pipeline_of_another_pool_lends_its_core() {
+    let (one, other) = (pool(1), pool(1));
+    let (began, has_begun) = std::sync::mpsc::channel();
+    let needs = one.clone();
+    let (_ledger, pipeline) = two_stages(&other, move || {
+        began.send(()).expect("the test listens");
+        // Needs the worker that waits for the end of this.
+        assert_eq!(needs.install(|| 7), 7);
+    });
+    let ticket = pipeline.submit("job", ()).expect("taken on");
+    one.install(move || {
+        has_begun.recv().expect("it begins");
+        drop(pipeline);
+    });
+    assert!(ticket.wait().is_err(), "it was given up after that stage");
 }

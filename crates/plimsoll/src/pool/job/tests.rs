@@ -101,3 +101,59 @@ fn everything_captured_and_returned_is_dropped_once() {
         }
     }
 }
+
+#[test]
+fn what_is_left_beside_a_panic_may_panic_when_it_is_dropped() {
+    struct Thorn;
+    impl Drop for Thorn {
+        fn drop(&mut self) {
+            panic!("the thorn's");
+        }
+    }
+    let pool = pool(2);
+    let first = |run: &(dyn Fn() + Sync)| {
+        let payload = catch_unwind(AssertUnwindSafe(|| pool.install(run))).expect_err("a panic");
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"the first"));
+    };
+    for stolen in [false, true] {
+        let meet = || {
+            let meet = Barrier::new(2);
+            move || _ = stolen.then(|| meet.wait())
+        };
+        // A result, made before or after, and a closure that is not run.
+        first(&|| {
+            let meet = meet();
+            let a = || {
+                meet();
+                Thorn
+            };
+            let b = || -> () {
+                meet();
+                panic!("the first")
+            };
+            std::mem::forget(join(a, b));
+        });
+        first(&|| {
+            let (meet, thorn) = (meet(), Thorn);
+            let a = || -> () {
+                meet();
+                panic!("the first")
+            };
+            let meets = &meet;
+            let b = move || {
+                // Of this one the destructor has nothing to say where it is run.
+                std::mem::forget(thorn);
+                meets();
+                Thorn
+            };
+            std::mem::forget(join(a, b));
+        });
+    }
+    first(&|| {
+        std::mem::forget(scope(|s| {
+            s.spawn(|| panic!("the first"));
+            Thorn
+        }));
+    });
+    assert_eq!(pool.install(|| 7), 7);
+}

@@ -3,9 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
-use crate::pool::{Pool, PoolConfig, block_on_external};
+use crate::pool::worker::{Hiring, Shared};
+use crate::pool::{Pool, PoolConfig, Run, Task, Turn, block_on_external};
 
 fn pool(threads: usize, spares: usize) -> Pool {
     Pool::new(PoolConfig { threads, spares, ..PoolConfig::default() }).expect("threads")
@@ -142,4 +144,41 @@ fn pools_may_call_each_other() {
 #[test]
 fn outside_of_a_pool_there_is_no_core_to_lend() {
     assert_eq!(block_on_external(|| 7), 7);
+}
+
+/// A pool that drains waits for nobody but the spare, which has the last task in hand, and goes to rest with it: the core is taken
+/// back meanwhile.
+#[test]
+fn a_spare_that_took_the_last_task_says_so_before_it_rests() {
+    let hiring = Hiring { name: "spare".to_owned(), stack_bytes: 1 << 20, pins: None };
+    let (shared, workers) = Shared::new(1, 1, hiring);
+    let (began, has_begun) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = std::sync::Arc::new(crate::sync::Mutex::new(may_go_on));
+    let submit = || {
+        let (began, may_go_on) = (began.clone(), may_go_on.clone());
+        let run = Box::new(move || {
+            began.send(()).expect("the test listens");
+            crate::sync::lock(&may_go_on).recv().expect("the test tells");
+        });
+        let tag = crate::pool::JobTag::fresh();
+        let task = Task { tag, turn: Turn::UnderWay, stages_left: 0, priority: 0, run: Run::Stage(run) };
+        assert!(shared.submit(task).is_ok());
+    };
+    // The pool's own worker has no thread: it sleeps for as long as nobody tells it of the end.
+    workers[0].lend_core(|| {
+        submit();
+        has_begun.recv().expect("the spare is called");
+        submit();
+        shared.drain();
+        go_on.send(()).expect("it waits");
+        has_begun.recv().expect("it goes on with the last one");
+        assert!(shared.injector.is_finished());
+    });
+    go_on.send(()).expect("it waits");
+    let spares = shared.lending.threads();
+    spin_until(|| spares[0].is_finished() || shared.lending.count().2 == 1);
+    assert_eq!(shared.lending.count().2, 0, "it rests, and nobody was told");
+    assert!(!shared.injector.is_to_be_told());
+    spares.into_iter().for_each(|spare| spare.join().expect("no panic"));
 }
