@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: house rules that no other tool checks. Each finding names the file and the rule.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -63,6 +63,7 @@ pub(crate) fn run() -> Result<()> {
             findings.push(format!("xtask/mutants.txt: no row for the mutant `{mutant}`"));
         }
     }
+    check_proofs(&files, &table, &mut findings)?;
     findings.extend(crate::metrics::undocumented()?);
     if findings.is_empty() {
         return Ok(());
@@ -108,6 +109,35 @@ fn check_crates(files: &[PathBuf], findings: &mut Vec<String>) {
             findings.push(format!("docs/architecture.md: the code map does not mention crates/{name}"));
         }
     }
+}
+
+/// What the tables of `docs/testing.md` name as a proof is there: tests by their long names, and mutants.
+fn check_proofs(files: &[PathBuf], mutants: &str, findings: &mut Vec<String>) -> Result<()> {
+    const PAGE: &str = "docs/testing.md";
+    let page = fs::read_to_string(PAGE).with_context(|| format!("cannot read {PAGE}"))?;
+    let mut functions = BTreeSet::new();
+    for path in files.iter().filter(|path| path.extension().is_some_and(|ext| ext == "rs")) {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let names = text.split("fn ").skip(1);
+        functions.extend(names.filter_map(|rest| rest.split(['(', '<']).next()).map(str::to_owned));
+    }
+    let has_row = |word: &str| mutants.lines().any(|row| row.split('|').next().is_some_and(|cell| cell.trim() == word));
+    for row in page.lines().filter(|line| line.starts_with('|')) {
+        let (tests, faults) = row.rsplit_once(" m: ").unwrap_or((row, ""));
+        for word in words(tests).filter(|word| word.matches('_').count() >= 3 && !functions.contains(*word)) {
+            findings.push(format!("{PAGE}: there is no test `{word}`"));
+        }
+        for word in words(faults).filter(|word| !has_row(word)) {
+            findings.push(format!("{PAGE}: there is no mutant `{word}`"));
+        }
+    }
+    Ok(())
+}
+
+/// What stands in backticks and is one plain word.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_plain = |word: &&str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    text.split('`').skip(1).step_by(2).filter(is_plain)
 }
 
 /// A deliberate fault in the source of a crate.
