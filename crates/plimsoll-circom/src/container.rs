@@ -15,6 +15,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::fields::Fields;
+use crate::map::{InMemory, Pages};
 
 /// Bytes before the first section.
 const HEADER_BYTES: usize = 12;
@@ -23,6 +24,9 @@ const SECTION_HEADER_BYTES: usize = 12;
 /// The most sections that a file may have: circom and snarkjs write 15 at most. Without a limit, a file of empty sections would
 /// cost more than its size as a table.
 const SECTIONS_MAX: u32 = 64;
+
+/// No header that is known here is longer.
+pub(crate) const HEAD_BYTES: usize = 2048;
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -184,6 +188,12 @@ pub enum ContainerError {
         /// Why that may be.
         hint: &'static str,
     },
+    /// The system does not give the bytes: the disk fails, or the file was cut short meanwhile.
+    #[error("it cannot be read: {kind}")]
+    Unreadable {
+        /// What the system says.
+        kind: std::io::ErrorKind,
+    },
 }
 
 /// A section: its type and where its contents are.
@@ -199,19 +209,35 @@ pub struct Section {
 #[derive(Clone, Debug)]
 pub struct Container<'a> {
     bytes: &'a [u8],
+    pages: &'a dyn Pages,
     kind: Kind,
     version: u32,
     sections: Vec<Section>,
 }
 
 impl<'a> Container<'a> {
-    /// Finds the sections of a file of this kind.
+    /// Finds the sections of a file of this kind, in memory.
     ///
     /// # Errors
     /// See [`ContainerError`].
     pub fn parse(bytes: &'a [u8], kind: Kind) -> Result<Self, ContainerError> {
-        if !bytes.starts_with(kind.magic()) {
-            let start = &bytes[..bytes.len().min(4)];
+        Self::parse_in(bytes, &InMemory, kind)
+    }
+
+    /// The same in a file, `pages` having its `bytes`: whatever is looked at is [copied](Pages::copy), so that a file that somebody
+    /// shortens meanwhile is an error.
+    ///
+    /// # Errors
+    /// See [`ContainerError`].
+    pub fn parse_in(bytes: &'a [u8], pages: &'a dyn Pages, kind: Kind) -> Result<Self, ContainerError> {
+        let copied = |start: usize, len: usize| -> Result<Vec<u8>, ContainerError> {
+            let mut copy = vec![0; len.min(bytes.len() - start)];
+            pages.copy(bytes, start, &mut copy).map_err(|e| ContainerError::Unreadable { kind: e.kind() })?;
+            Ok(copy)
+        };
+        let frame = copied(0, HEADER_BYTES)?;
+        if !frame.starts_with(kind.magic()) {
+            let start = &frame[..frame.len().min(4)];
             let found = if start.is_empty() { "nothing".to_owned() } else { format!("\"{}\"", start.escape_ascii()) };
             return Err(ContainerError::Magic { expected: kind, found });
         }
@@ -221,9 +247,9 @@ impl<'a> Container<'a> {
             needed,
             available: available as u64,
         };
-        let mut fields = Fields::new(bytes);
-        let frame = truncated(0, 0, HEADER_BYTES as u64, bytes.len());
-        let (_, Some(version), Some(count)) = (fields.take(4), fields.u32(), fields.u32()) else { return Err(frame) };
+        let mut fields = Fields::new(&frame);
+        let short = truncated(0, 0, HEADER_BYTES as u64, bytes.len());
+        let (_, Some(version), Some(count)) = (fields.take(4), fields.u32(), fields.u32()) else { return Err(short) };
         if version == 0 || version > kind.version_max() {
             return Err(ContainerError::Version { kind, found: version, max: kind.version_max() });
         }
@@ -231,21 +257,48 @@ impl<'a> Container<'a> {
             return Err(ContainerError::TooManySections { kind, found: count, max: SECTIONS_MAX });
         }
         // No more than there can be, whatever the header says.
-        let mut sections = Vec::with_capacity((count as usize).min(fields.left() / SECTION_HEADER_BYTES));
+        let mut at = HEADER_BYTES;
+        let mut sections = Vec::with_capacity((count as usize).min((bytes.len() - at) / SECTION_HEADER_BYTES));
         for section in 0..count {
-            let available = fields.left();
+            let header = copied(at, SECTION_HEADER_BYTES)?;
+            let mut fields = Fields::new(&header);
             let (Some(id), Some(len)) = (fields.u32(), fields.u64()) else {
-                return Err(truncated(section, 0, SECTION_HEADER_BYTES as u64, available));
+                return Err(truncated(section, 0, SECTION_HEADER_BYTES as u64, bytes.len() - at));
             };
-            let start = fields.position();
-            let taken = usize::try_from(len).ok().and_then(|len| fields.take(len));
-            let Some(contents) = taken else { return Err(truncated(section, id, len, bytes.len() - start)) };
-            sections.push(Section { id, range: start..start + contents.len() });
+            let start = at + SECTION_HEADER_BYTES;
+            let available = bytes.len() - start;
+            let Some(len) = usize::try_from(len).ok().filter(|len| *len <= available) else {
+                return Err(truncated(section, id, len, available));
+            };
+            at = start + len;
+            sections.push(Section { id, range: start..at });
         }
-        if fields.left() > 0 {
-            return Err(ContainerError::Trailing { extra: fields.left() as u64 });
+        if at < bytes.len() {
+            return Err(ContainerError::Trailing { extra: (bytes.len() - at) as u64 });
         }
-        Ok(Self { bytes, kind, version, sections })
+        Ok(Self { bytes, pages, kind, version, sections })
+    }
+
+    /// A copy of the start of a section, at most so many bytes of it.
+    ///
+    /// # Errors
+    /// [`ContainerError::Unreadable`].
+    pub fn head(&self, section: &Range<usize>, most: usize) -> Result<Vec<u8>, ContainerError> {
+        let mut copy = vec![0; section.len().min(most)];
+        self.copy(section.start, &mut copy)?;
+        Ok(copy)
+    }
+
+    /// Copies what the file has from `start` on.
+    ///
+    /// # Errors
+    /// [`ContainerError::Unreadable`].
+    ///
+    /// # Panics
+    /// When there are not as many bytes.
+    pub fn copy(&self, start: usize, out: &mut [u8]) -> Result<(), ContainerError> {
+        let copied = self.pages.copy(self.bytes, start, out);
+        copied.map_err(|e| ContainerError::Unreadable { kind: e.kind() })
     }
 
     /// The kind of file.

@@ -12,7 +12,7 @@ use crate::container::ContainerError;
 pub enum ReadError {
     /// Its frame is damaged.
     #[error(transparent)]
-    Container(#[from] ContainerError),
+    Container(ContainerError),
     /// It is for a curve that this prover does not have.
     #[error(
         "it is for the curve {curve}; this prover has BLS12-381: compile the circuit with `circom --prime bls12381`, and make \
@@ -115,6 +115,15 @@ pub enum ReadError {
     /// A witness does not begin with the constant one.
     #[error("its first value is not one, so it is not a witness")]
     NoOne,
+}
+
+impl From<ContainerError> for ReadError {
+    fn from(error: ContainerError) -> Self {
+        match error {
+            ContainerError::Unreadable { kind } => Self::Unreadable { kind },
+            error => Self::Container(error),
+        }
+    }
 }
 
 impl From<std::io::Error> for ReadError {

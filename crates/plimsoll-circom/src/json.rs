@@ -3,6 +3,8 @@
 //! A point is its projective coordinates in decimal, with 1 (or 0 for infinity) as the last. What is read here is checked as
 //! proofs in bytes are: canonical, on the curve, in the subgroup, not infinity.
 
+use std::io::{self, Write};
+
 use blstrs::{G1Affine, G2Affine, Scalar};
 use group::prime::PrimeCurveAffine;
 use plimsoll_groth16::keys::PointFault;
@@ -105,7 +107,24 @@ pub fn read_public(text: &[u8]) -> Result<Vec<Scalar>, JsonError> {
 
 /// Writes a `public.json`, laid out as snarkjs does.
 pub fn write_public(inputs: &[Scalar]) -> String {
-    pretty(&inputs.iter().map(decimal::of_scalar).collect::<Vec<_>>())
+    let mut out = Vec::new();
+    match write_public_to(inputs, &mut out).map(|()| String::from_utf8(out)) {
+        Ok(Ok(text)) => text,
+        _ => unreachable!("digits are written to memory"),
+    }
+}
+
+/// Writes a `public.json` number by number, so that it is nowhere in memory.
+///
+/// # Errors
+/// What the writer reports.
+pub fn write_public_to<W: Write>(inputs: &[Scalar], mut writer: W) -> io::Result<()> {
+    let mut separator = "[\n";
+    for input in inputs {
+        write!(writer, "{separator} \"{}\"", decimal::of_scalar(input))?;
+        separator = ",\n";
+    }
+    writer.write_all(if inputs.is_empty() { b"[]" } else { b"\n]" })
 }
 
 impl VerificationKey {
@@ -149,8 +168,8 @@ impl VerificationKey {
     }
 
     /// Makes it ready to verify.
-    pub fn prepare(&self) -> PreparedVerifyingKey {
-        PreparedVerifyingKey::from_elements(self.alpha_g1, self.beta_g2, self.gamma_g2, self.delta_g2, self.ic.clone())
+    pub fn prepare(self) -> PreparedVerifyingKey {
+        PreparedVerifyingKey::from_elements(self.alpha_g1, self.beta_g2, self.gamma_g2, self.delta_g2, self.ic)
     }
 }
 

@@ -9,7 +9,8 @@
 //! | [`map`] | files in memory without being read into memory |
 //!
 //! Readers work on bytes, in a mapped file or anywhere, and never trust a count: what it asks for is compared with the bytes that
-//! are there before anything is allocated. So a hostile file costs at most its size.
+//! are there before anything is allocated. So a hostile file costs a small multiple of its size at most, and what is made of its
+//! largest parts says how much beforehand ([`zkey::ZkeyFile::shape_bytes`], [`zkey::ZkeyFile::plan`]).
 
 pub mod container;
 mod contributions;

@@ -55,7 +55,8 @@ const FOLIO_BYTES: usize = 2 << 20;
 impl MappedFile {
     /// Maps a regular file for reading.
     ///
-    /// Nobody may shorten the file while it is mapped: reading beyond its new end would end the process (SIGBUS).
+    /// Nobody may shorten the file while it is looked at in the map: reading beyond its new end would end the process (SIGBUS). What
+    /// is copied ([`Pages::copy`]) cannot do that.
     ///
     /// # Errors
     /// What the system says, and that it is no regular file: a pipe or a device cannot be mapped.
@@ -65,9 +66,10 @@ impl MappedFile {
             return Err(io::Error::other("not a regular file; copy what is in it to a file"));
         }
         let file = File::open(path)?;
-        // SAFETY: the bytes are only ever read as bytes, and each is used once or compared with what a digest vouches for
-        // (`zkey::load`), so that a file that somebody changes meanwhile gives other numbers, which are checked as
-        // all numbers are. That it is not shortened is the caller's part, as said above.
+        // SAFETY: the bytes are only ever read as bytes. A file that somebody changes meanwhile gives other bytes from one look to
+        // the next, and every reader takes each byte once, from a copy, or holds no conclusion over two looks: what it finds
+        // is checked as everything in files is. (Strictly, memory that changes behind a shared reference is outside of what Rust
+        // promises; there is no way to map a file without that.) That it is not shortened is the caller's part, as said above.
         let map = unsafe { Mmap::map(&file)? };
         if !map.is_empty() {
             // A hint only: without it reading is slower.
@@ -155,6 +157,51 @@ mod tests {
         }
         assert_eq!(resident_kib(&name), 0, "all was released");
         std::fs::remove_file(&path).expect("there");
+    }
+
+    #[test]
+    fn a_file_that_is_cut_short_is_unreadable_and_ends_nobody() {
+        use crate::ReadError;
+        use crate::r1cs::R1csFile;
+        use crate::wtns::WtnsFile;
+        use crate::zkey::ZkeyFile;
+        use blstrs::Scalar;
+
+        let cut = |name: &str, bytes: &[u8], read: &dyn Fn(&MappedFile, &dyn Fn()) -> ReadError| {
+            let path = std::env::temp_dir().join(format!("plimsoll-cut-{name}-{}", std::process::id()));
+            std::fs::write(&path, bytes).expect("a temporary file");
+            let map = MappedFile::open(&path).expect("mapped");
+            let shorten = || File::options().write(true).open(&path).and_then(|file| file.set_len(0)).expect("shortened");
+            let error = read(&map, &shorten);
+            std::fs::remove_file(&path).expect("there");
+            assert_eq!(error, ReadError::Unreadable { kind: io::ErrorKind::UnexpectedEof }, "{name}");
+        };
+        let wtns = include_bytes!("../tests/fixtures/small.wtns");
+        let r1cs = include_bytes!("../tests/fixtures/small.r1cs");
+        let zkey = include_bytes!("../tests/fixtures/small.zkey");
+        cut("wtns", wtns, &|map, shorten| {
+            let file = WtnsFile::parse_in(map, map).expect("sound");
+            shorten();
+            file.read(0, &mut [Scalar::from(0); 7]).expect_err("cut short")
+        });
+        cut("header", wtns, &|map, shorten| {
+            shorten();
+            WtnsFile::parse_in(map, map).expect_err("cut short")
+        });
+        cut("r1cs", r1cs, &|map, shorten| {
+            let file = R1csFile::parse_in(map, map).expect("sound");
+            shorten();
+            assert_eq!(file.label(0), None);
+            file.for_each_term::<ReadError>(|_, _, _, _| Ok(())).expect_err("cut short")
+        });
+        cut("zkey", zkey, &|map, shorten| {
+            let file = ZkeyFile::parse_in(map, map).expect("sound");
+            let shape = file.shape(None, map).expect("sound");
+            shorten();
+            assert!(file.shape(None, map).is_err());
+            assert!(file.read_verifying_key(map).is_err());
+            file.read_key(&shape, map).expect_err("cut short")
+        });
     }
 
     #[test]

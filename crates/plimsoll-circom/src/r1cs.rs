@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use blstrs::Scalar;
 
-use crate::container::{Container, ContainerError, Kind};
+use crate::container::{Container, ContainerError, HEAD_BYTES, Kind};
 use crate::curve::{self, SCALAR_BYTES};
 use crate::error::{Part, ReadError};
 use crate::fields::Fields;
@@ -39,15 +39,14 @@ pub struct R1csFile<'a> {
     header: R1csHeader,
     constraints: Range<usize>,
     labels: Option<Range<usize>>,
-    pages: &'a dyn Pages,
 }
 
 /// The least that a constraint takes: three counts.
 const CONSTRAINT_BYTES_MIN: u64 = 12;
 /// A wire and its coefficient.
 const TERM_BYTES: usize = 4 + SCALAR_BYTES;
-/// What is looked at before its pages are released.
-const WINDOW_BYTES: usize = 1 << 20;
+/// What of the constraints is held while they are gone through.
+pub const WINDOW_BYTES: usize = 1 << 20;
 
 impl<'a> R1csFile<'a> {
     /// Reads the header.
@@ -55,9 +54,19 @@ impl<'a> R1csFile<'a> {
     /// # Errors
     /// See [`ReadError`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ReadError> {
-        let container = Container::parse(bytes, Kind::R1cs)?;
+        Self::parse_in(bytes, &InMemory)
+    }
+
+    /// The same in a file, `pages` having its `bytes`. Everything is copied from there, so that who shortens the file meanwhile makes
+    /// it unreadable, and nothing more.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn parse_in(bytes: &'a [u8], pages: &'a dyn Pages) -> Result<Self, ReadError> {
+        let container = Container::parse_in(bytes, pages, Kind::R1cs)?;
         let hint = "compile the circuit again with `circom --r1cs`";
-        let header = parse_header(&bytes[container.require(1, "header", hint)?])?;
+        let section = container.require(1, "header", hint)?;
+        let header = parse_header(&container.head(&section, HEAD_BYTES)?, section.len())?;
         if let Some(id) = [4, 5].into_iter().find(|id| container.sections().iter().any(|section| section.id == *id)) {
             return Err(ContainerError::Missing {
                 id,
@@ -79,14 +88,7 @@ impl<'a> R1csFile<'a> {
                 return Err(ReadError::Length { section: Part::Labels, expected, found });
             }
         }
-        Ok(Self { container, header, constraints, labels, pages: &InMemory })
-    }
-
-    /// The same in a mapped file, whose pages are released as the constraints are gone through.
-    #[must_use]
-    pub fn releasing(mut self, pages: &'a dyn Pages) -> Self {
-        self.pages = pages;
-        self
+        Ok(Self { container, header, constraints, labels })
     }
 
     /// The header.
@@ -106,13 +108,14 @@ impl<'a> R1csFile<'a> {
 
     /// The signal, by its number in the `.sym` file, that a wire carries.
     pub fn label(&self, wire: u32) -> Option<u64> {
-        let labels = &self.container.bytes()[self.labels.clone()?];
-        let bytes = labels.get(8 * wire as usize..)?.first_chunk()?;
-        Some(u64::from_le_bytes(*bytes))
+        let labels = self.labels.clone().filter(|labels| labels.len() / 8 > wire as usize)?;
+        let mut bytes = [0; 8];
+        self.container.copy(labels.start + 8 * wire as usize, &mut bytes).ok()?;
+        Some(u64::from_le_bytes(bytes))
     }
 
     /// Goes through all constraints: `term` is given the matrix (0 for A, 1 for B, 2 for C), the constraint, the wire and the
-    /// coefficient. Wires are below the header's count, coefficients may be zero and wires may repeat.
+    /// coefficient. Wires are below the header's count, coefficients may be zero and wires may repeat. Holds [`WINDOW_BYTES`].
     ///
     /// # Errors
     /// A constraint that does not end within the section, a wire that does not exist, a coefficient that is none, bytes behind the
@@ -122,18 +125,23 @@ impl<'a> R1csFile<'a> {
         mut term: impl FnMut(usize, u32, u32, &Scalar) -> Result<(), E>,
     ) -> Result<(), E> {
         let section = Part::Constraints;
-        let mut fields = Fields::new(&self.container.bytes()[self.constraints.clone()]);
+        let mut window = Window::new(&self.container, self.constraints.clone());
         let mut index = 0;
-        let mut released = 0;
-        let start = self.constraints.start;
         for constraint in 0..self.header.constraints {
             for matrix in 0..3 {
-                let available = fields.left() as u64;
+                let available = window.left() as u64;
                 let short = |needed| ReadError::Short { section, needed, available };
-                let terms = fields.u32().ok_or(short(4))?;
+                if available < 4 {
+                    return Err(short(4).into());
+                }
+                let terms: [u8; 4] = window.next()?;
+                let terms = u32::from_le_bytes(terms);
                 let needed = u64::from(terms) * TERM_BYTES as u64;
-                let bytes = usize::try_from(needed).ok().and_then(|needed| fields.take(needed));
-                for bytes in bytes.ok_or(short(4 + needed))?.chunks_exact(TERM_BYTES) {
+                if available - 4 < needed {
+                    return Err(short(4 + needed).into());
+                }
+                for _ in 0..terms {
+                    let bytes: [u8; TERM_BYTES] = window.next()?;
                     let (wire, value) = bytes.split_at(4);
                     let wire = u32::from_le_bytes([wire[0], wire[1], wire[2], wire[3]]);
                     if wire >= self.header.wires {
@@ -144,18 +152,50 @@ impl<'a> R1csFile<'a> {
                     term(matrix, constraint, wire, &value)?;
                     index += 1;
                 }
-                if fields.position() - released >= WINDOW_BYTES {
-                    self.pages.release(start + released..start + fields.position());
-                    released = fields.position();
-                }
             }
         }
-        self.pages.release(start + released..start + fields.position());
-        if fields.left() > 0 {
-            let (expected, found) = (fields.position() as u64, (fields.position() + fields.left()) as u64);
-            return Err(ReadError::Length { section, expected, found }.into());
+        let (left, found) = (window.left() as u64, self.constraints.len() as u64);
+        if left > 0 {
+            return Err(ReadError::Length { section, expected: found - left, found }.into());
         }
         Ok(())
+    }
+}
+
+/// A section that is gone through from its start, by copies.
+struct Window<'f, 'a> {
+    container: &'f Container<'a>,
+    /// What was not copied yet.
+    rest: Range<usize>,
+    copy: Vec<u8>,
+    /// What of the copy was not taken yet.
+    ready: Range<usize>,
+}
+
+impl<'f, 'a> Window<'f, 'a> {
+    fn new(container: &'f Container<'a>, section: Range<usize>) -> Self {
+        let copy = vec![0; WINDOW_BYTES.min(section.len())];
+        Self { container, rest: section, copy, ready: 0..0 }
+    }
+
+    fn left(&self) -> usize {
+        self.ready.len() + self.rest.len()
+    }
+
+    /// The next `N` bytes, of which there are as many.
+    fn next<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
+        if self.ready.len() < N {
+            self.copy.copy_within(self.ready.clone(), 0);
+            let kept = self.ready.len();
+            let more = (self.copy.len() - kept).min(self.rest.len());
+            self.container.copy(self.rest.start, &mut self.copy[kept..kept + more])?;
+            self.rest.start += more;
+            self.ready = 0..kept + more;
+        }
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.copy[self.ready.start..self.ready.start + N]);
+        self.ready.start += N;
+        Ok(bytes)
     }
 }
 
@@ -166,8 +206,9 @@ impl R1csHeader {
     }
 }
 
-fn parse_header(bytes: &[u8]) -> Result<R1csHeader, ReadError> {
-    let short = ReadError::Short { section: Part::Header, needed: 64, available: bytes.len() as u64 };
+/// Of a section of `len` bytes, of which these are the first.
+fn parse_header(bytes: &[u8], len: usize) -> Result<R1csHeader, ReadError> {
+    let short = ReadError::Short { section: Part::Header, needed: 64, available: len as u64 };
     let mut fields = Fields::new(bytes);
     let prime = fields.u32().and_then(|len| fields.take(len as usize)).ok_or(short.clone())?;
     curve::require_scalars(prime)?;
@@ -180,7 +221,7 @@ fn parse_header(bytes: &[u8]) -> Result<R1csHeader, ReadError> {
     let labels = fields.u64().ok_or(short.clone())?;
     let constraints = fields.u32().ok_or(short)?;
     if fields.left() > 0 {
-        let (expected, found) = (fields.position() as u64, bytes.len() as u64);
+        let (expected, found) = (fields.position() as u64, len as u64);
         return Err(ReadError::Length { section: Part::Header, expected, found });
     }
     let named = 1 + u64::from(public_outputs) + u64::from(public_inputs) + u64::from(private_inputs);

@@ -4,19 +4,24 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use blstrs::Scalar;
 use ff::Field;
 use plimsoll::pool;
+use zeroize::Zeroize;
 
-use crate::container::{Container, Kind};
+use crate::container::{Container, HEAD_BYTES, Kind};
 use crate::curve::{self, SCALAR_BYTES};
 use crate::error::{Part, ReadError};
 use crate::fields::Fields;
+use crate::map::{InMemory, Pages};
 use crate::scalars::scalar;
 
-/// How many values a task converts.
-const VALUES_PER_TASK: usize = 1 << 14;
+/// What of a file is held at a time.
+pub const WINDOW_BYTES: usize = 1 << 20;
+/// How many values a task converts: about a tenth of a millisecond.
+const VALUES_PER_TASK: usize = 1 << 10;
 
 /// A `.wtns` file whose frame and header are sound.
 #[derive(Clone)]
@@ -31,17 +36,27 @@ impl<'a> WtnsFile<'a> {
     /// # Errors
     /// See [`ReadError`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ReadError> {
-        let container = Container::parse(bytes, Kind::Wtns)?;
+        Self::parse_in(bytes, &InMemory)
+    }
+
+    /// The same in a file, `pages` having its `bytes`. Everything is copied from there, so that who shortens the file meanwhile makes
+    /// it unreadable, and nothing more.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn parse_in(bytes: &'a [u8], pages: &'a dyn Pages) -> Result<Self, ReadError> {
+        let container = Container::parse_in(bytes, pages, Kind::Wtns)?;
         let hint = "calculate the witness again";
-        let header = &bytes[container.require(1, "header", hint)?];
-        let short = || ReadError::Short { section: Part::Header, needed: 40, available: header.len() as u64 };
-        let mut fields = Fields::new(header);
+        let section = container.require(1, "header", hint)?;
+        let header = container.head(&section, HEAD_BYTES)?;
+        let short = || ReadError::Short { section: Part::Header, needed: 40, available: section.len() as u64 };
+        let mut fields = Fields::new(&header);
         let prime = fields.u32().and_then(|len| fields.take(len as usize)).ok_or_else(short)?;
         curve::require_scalars(prime)?;
         let count = fields.u32().ok_or_else(short)?;
         let whole = 4 + prime.len() + 4;
         if prime.len() != SCALAR_BYTES || fields.left() > 0 {
-            let (expected, found) = (whole as u64, header.len() as u64);
+            let (expected, found) = (whole as u64, section.len() as u64);
             return Err(ReadError::Length { section: Part::Header, expected, found });
         }
         let values = container.require(2, "values", hint)?;
@@ -75,34 +90,58 @@ impl<'a> WtnsFile<'a> {
         self.values.clone()
     }
 
-    /// Copies the values from `first` on to `out`, on all threads of the current pool.
+    /// Copies the values from `first` on to `out`, on all threads of the current pool. Holds a window of the file for that, which is
+    /// erased: [`WINDOW_BYTES`], or what the values take there.
     ///
     /// # Errors
-    /// A value is not below the field's modulus, or the first of all is not one.
+    /// A value is not below the field's modulus, or the first of all is not one; the file is shorter than it was.
     ///
     /// # Panics
     /// When there are not as many.
     pub fn read(&self, first: usize, out: &mut [Scalar]) -> Result<(), ReadError> {
-        let section = &self.container.bytes()[self.values.clone()];
-        let section = &section[first * SCALAR_BYTES..(first + out.len()) * SCALAR_BYTES];
-        let value = |index: usize| scalar(&section[index * SCALAR_BYTES..(index + 1) * SCALAR_BYTES]);
-        pool::for_each_chunk(out, VALUES_PER_TASK, |offset, out| {
-            for (i, out) in out.iter_mut().enumerate() {
-                // A value that is none is found and named afterwards.
-                *out = value(offset + i).unwrap_or(Scalar::ZERO);
-            }
-        });
-        let bad = pool::map_indices(out.len().div_ceil(VALUES_PER_TASK), |task| {
-            let range = task * VALUES_PER_TASK..((task + 1) * VALUES_PER_TASK).min(out.len());
-            range.into_iter().find(|&index| out[index].is_zero_vartime() && value(index).is_none())
-        });
-        if let Some(bad) = bad.into_iter().flatten().next() {
-            return Err(ReadError::Value { section: Part::Values, index: (first + bad) as u64 });
+        assert!(first + out.len() <= self.len(), "so many values are there");
+        let mut window = Window(vec![0; WINDOW_BYTES.min(out.len() * SCALAR_BYTES)]);
+        for (index, out) in out.chunks_mut(WINDOW_BYTES / SCALAR_BYTES).enumerate() {
+            let first = first + index * (WINDOW_BYTES / SCALAR_BYTES);
+            let bytes = &mut window.0[..out.len() * SCALAR_BYTES];
+            self.container.copy(self.values.start + first * SCALAR_BYTES, bytes)?;
+            convert(bytes, out).map_err(|bad| ReadError::Value {
+                section: Part::Values,
+                index: (first + bad) as u64,
+            })?;
         }
         match out {
             [one, ..] if first == 0 && *one != Scalar::ONE => Err(ReadError::NoOne),
             _ => Ok(()),
         }
+    }
+}
+
+/// The values that these bytes stand for, or the first that is none.
+fn convert(bytes: &[u8], out: &mut [Scalar]) -> Result<(), usize> {
+    let value = |index: usize| scalar(&bytes[index * SCALAR_BYTES..(index + 1) * SCALAR_BYTES]);
+    let first_bad = AtomicUsize::new(usize::MAX);
+    pool::for_each_chunk(out, VALUES_PER_TASK, |offset, out| {
+        for (i, out) in out.iter_mut().enumerate() {
+            match value(offset + i) {
+                Some(value) => *out = value,
+                // Relaxed: the end of the loop is what makes it known.
+                None => _ = first_bad.fetch_min(offset + i, Ordering::Relaxed),
+            }
+        }
+    });
+    match first_bad.into_inner() {
+        usize::MAX => Ok(()),
+        index => Err(index),
+    }
+}
+
+/// Bytes of values, erased when dropped.
+struct Window(Vec<u8>);
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.0.zeroize();
     }
 }
 

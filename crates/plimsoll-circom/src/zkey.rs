@@ -21,11 +21,12 @@ use std::ops::Range;
 
 use blstrs::{G1Affine, G2Affine};
 
-use crate::container::{Container, Kind};
+use crate::container::{Container, HEAD_BYTES, Kind};
 use crate::contributions::{self, Contribution};
 use crate::curve::{self, BASE_BYTES, SCALAR_BYTES};
 use crate::error::{Part, ReadError};
 use crate::fields::Fields;
+use crate::map::{InMemory, Pages};
 
 mod digest;
 mod load;
@@ -82,9 +83,18 @@ impl<'a> ZkeyFile<'a> {
     /// # Errors
     /// See [`ReadError`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ReadError> {
-        let container = Container::parse(bytes, Kind::Zkey)?;
+        Self::parse_in(bytes, &InMemory)
+    }
+
+    /// The same in a file, `pages` having its `bytes`. Everything but the contributions is copied from there, here and by what reads
+    /// shape and points with the same pages, so that who shortens the file meanwhile makes it unreadable, and nothing more.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn parse_in(bytes: &'a [u8], pages: &'a dyn Pages) -> Result<Self, ReadError> {
+        let container = Container::parse_in(bytes, pages, Kind::Zkey)?;
         let hint = "make the key again with `snarkjs groth16 setup`";
-        let protocol = Fields::new(&bytes[container.require(1, "protocol", hint)?]).u32();
+        let protocol = Fields::new(&container.head(&container.require(1, "protocol", hint)?, 4)?).u32();
         match protocol {
             Some(1) => {}
             Some(2) => return Err(ReadError::OtherProtocol { found: "PLONK".to_owned() }),
@@ -95,10 +105,10 @@ impl<'a> ZkeyFile<'a> {
             }
         }
         let section = container.require(2, "header", hint)?;
-        let (mut header, constants) = parse_header(&bytes[section.clone()])?;
+        let (mut header, constants) = parse_header(&container.head(&section, HEAD_BYTES)?, section.len())?;
         let constants = section.start + constants..section.end;
         let coefficients = container.require(4, "coefficients", hint)?;
-        header.coefficients = check_coefficients(&bytes[coefficients.clone()])?;
+        header.coefficients = check_coefficients(&container.head(&coefficients, 4)?, coefficients.len() as u64)?;
 
         let (signals, public) = (u64::from(header.signals), u64::from(header.public));
         let points = |id, name, part, count: u64, point_bytes: u64| {
@@ -113,8 +123,9 @@ impl<'a> ZkeyFile<'a> {
         let l = points(8, "C", Part::L, signals - public - 1, G1_BYTES)?;
         let h = points(9, "H", Part::H, header.domain.into(), G1_BYTES)?;
         // A hash of 64 bytes stands before the count.
-        let contributions = container.find(10, "contributions")?.and_then(|range| {
-            let mut fields = Fields::new(&bytes[range]);
+        let head = container.find(10, "contributions")?.map(|range| container.head(&range, 68)).transpose()?;
+        let contributions = head.and_then(|head| {
+            let mut fields = Fields::new(&head);
             fields.take(64).and_then(|_| fields.u32())
         });
         Ok(Self { container, header, constants, ic, coefficients, a, b_g1, b_g2, l, h, contributions })
@@ -152,19 +163,19 @@ impl<'a> ZkeyFile<'a> {
     }
 }
 
-/// The counts, and where the constants begin.
-fn parse_header(bytes: &[u8]) -> Result<(ZkeyHeader, usize), ReadError> {
+/// The counts, and where the constants begin, of a section of `len` bytes, of which these are the first.
+fn parse_header(bytes: &[u8], len: usize) -> Result<(ZkeyHeader, usize), ReadError> {
     let section = Part::Header;
     let mut fields = Fields::new(bytes);
-    let short = || ReadError::Short { section, needed: HEADER_BYTES as u64, available: bytes.len() as u64 };
+    let short = || ReadError::Short { section, needed: HEADER_BYTES as u64, available: len as u64 };
     let mut prime = || fields.u32().and_then(|len| fields.take(len as usize)).ok_or_else(short);
     curve::require_base(prime()?)?;
     curve::require_scalars(prime()?)?;
     let (Some(signals), Some(public), Some(domain)) = (fields.u32(), fields.u32(), fields.u32()) else {
         return Err(short());
     };
-    if bytes.len() != HEADER_BYTES {
-        let (expected, found) = (HEADER_BYTES as u64, bytes.len() as u64);
+    if len != HEADER_BYTES {
+        let (expected, found) = (HEADER_BYTES as u64, len as u64);
         return Err(ReadError::Length { section, expected, found });
     }
     if public >= signals {
@@ -178,11 +189,11 @@ fn parse_header(bytes: &[u8]) -> Result<(ZkeyHeader, usize), ReadError> {
     Ok((ZkeyHeader { signals, public, domain, coefficients: 0 }, fields.position()))
 }
 
-fn check_coefficients(bytes: &[u8]) -> Result<u32, ReadError> {
+/// The count at the start of a section of `found` bytes, which is as long as that makes it.
+fn check_coefficients(head: &[u8], found: u64) -> Result<u32, ReadError> {
     let section = Part::Coefficients;
-    let count =
-        Fields::new(bytes).u32().ok_or(ReadError::Short { section, needed: 4, available: bytes.len() as u64 })?;
-    let (expected, found) = (4 + u64::from(count) * COEFFICIENT_BYTES as u64, bytes.len() as u64);
+    let count = Fields::new(head).u32().ok_or(ReadError::Short { section, needed: 4, available: found })?;
+    let expected = 4 + u64::from(count) * COEFFICIENT_BYTES as u64;
     if found == expected { Ok(count) } else { Err(ReadError::Length { section, expected, found }) }
 }
 

@@ -26,6 +26,9 @@ pub enum PipelineError {
     /// A card does not do.
     #[error("{0}")]
     Cards(String),
+    /// What is held beside the proofs does not fit the ledger.
+    #[error("{0}")]
+    Beside(String),
 }
 
 impl Cards {

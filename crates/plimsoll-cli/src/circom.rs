@@ -5,4 +5,5 @@ pub mod explain;
 pub mod known;
 pub mod load;
 pub mod residence;
+pub mod waiting;
 pub mod witnesses;

@@ -24,7 +24,7 @@ mod contents;
 
 /// JSON files beyond this are none of those that are known here: a key of a hundred thousand public inputs takes 25 MiB. What is made of
 /// one can take several times its length.
-const JSON_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const JSON_BYTES_MAX: u64 = 64 << 20;
 
 /// What was found.
 #[derive(Debug)]

@@ -17,6 +17,9 @@ use std::panic;
 use clap::Parser;
 use serde::Serialize;
 
+#[macro_use]
+mod mutant;
+
 pub mod args;
 pub mod backend;
 pub mod budget;

@@ -34,6 +34,7 @@ use crate::keys::ProvingKey;
 pub(crate) mod kernels {
     pub(crate) use super::cpu::curve::{BATCH, Step, add_each};
     pub(crate) use super::cpu::digits::{Limbs, digit, digit_count, limbs};
+    pub(crate) use super::cpu::{msm_alone, msm_alone_bytes};
 }
 
 /// Which transform [`Backend::ntt`] makes. Coefficients and evaluations are in natural order: index i stands for x^i and

@@ -293,7 +293,7 @@ pub fn verify_proofs_batch<R: RngCore + CryptoRng>(
 fn verdict(result: Result<(), VerifyError>) -> Result<bool, SynthesisError> {
     match result {
         Ok(()) => Ok(true),
-        Err(VerifyError::InvalidProof) => Ok(false),
+        Err(VerifyError::InvalidProof | VerifyError::NotInSubgroup { .. }) => Ok(false),
         Err(VerifyError::InputCount { .. } | VerifyError::BatchLength { .. }) => {
             Err(SynthesisError::MalformedVerifyingKey)
         }

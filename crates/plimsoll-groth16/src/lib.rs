@@ -42,6 +42,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[macro_use]
+mod mutant;
+
 pub mod backend;
 #[cfg(feature = "bellpepper-core-0-4")]
 pub mod bellpepper_0_4;

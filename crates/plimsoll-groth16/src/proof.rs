@@ -58,6 +58,16 @@ impl Proof {
     /// The length of the encoding.
     pub const BYTES: usize = 192;
 
+    /// The first element that is outside the group of prime order. One that was [decoded](Proof::from_bytes) has none.
+    pub fn outside_subgroup(&self) -> Option<ProofElement> {
+        let inside = [
+            (ProofElement::A, self.a.is_torsion_free()),
+            (ProofElement::B, self.b.is_torsion_free()),
+            (ProofElement::C, self.c.is_torsion_free()),
+        ];
+        inside.into_iter().find_map(|(element, inside)| (!bool::from(inside)).then_some(element))
+    }
+
     /// Encodes the proof.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];

@@ -31,6 +31,7 @@ use crate::domain::Domain;
 use crate::footprint::Footprint;
 use crate::keys::{HBasis, HQuery, KeyMismatch, KeyStream, ProvingKey, StreamError, check_stream_shape};
 use crate::r1cs::R1cs;
+use crate::verifier::check_subgroups;
 use crate::{PreparedVerifyingKey, VerifyError, verify};
 
 mod assemble;
@@ -132,11 +133,11 @@ pub enum ProveError {
         #[source]
         source: BackendError,
     },
-    /// The proof was made, and is not valid: the backend computes wrong results, or the witness does not satisfy a shape whose
-    /// products are implied ([`R1cs::products_implied`]).
+    /// The proof was made, and is not valid: the backend computes wrong results, the key is not the circuit's or has points outside
+    /// their groups, or the witness does not satisfy a shape whose products are implied ([`R1cs::products_implied`]).
     #[error(
-        "the proof that the {backend} backend made is not valid and was thrown away; its device computes wrongly, or the \
-         witness is wrong where the circuit's shape cannot tell"
+        "the proof that the {backend} backend made is not valid and was thrown away; its device computes wrongly, the key is \
+         unsound, or the witness is wrong where the circuit's shape cannot tell"
     )]
     Unsound {
         /// The backend's name.
@@ -344,17 +345,19 @@ impl Prover {
         self.finish(openings, blinding)
     }
 
-    /// Assembles the proof, and verifies it where the backend wants that.
+    /// Assembles the proof, and verifies it where the backend wants that; that its elements are in their groups is looked at always,
+    /// because one that is not could tell something about the witness.
     ///
     /// # Errors
     /// [`ProveError::Unsound`].
     pub fn finish(&self, openings: Openings, blinding: Blinding) -> Result<Proved, ProveError> {
         let proved = self.assemble(openings, blinding);
-        if let Some(key) = &self.verification {
-            let backend = self.backend.name();
-            verify(key, &proved.proof, &proved.public_inputs)
-                .map_err(|source| ProveError::Unsound { backend, source })?;
-        }
+        let verified = match &self.verification {
+            Some(key) => verify(key, &proved.proof, &proved.public_inputs),
+            None => check_subgroups(0, &proved.proof),
+        };
+        let backend = self.backend.name();
+        verified.map_err(|source| ProveError::Unsound { backend, source })?;
         Ok(proved)
     }
 

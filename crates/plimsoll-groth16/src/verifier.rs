@@ -4,14 +4,14 @@ use std::fmt;
 
 use blstrs::{Bls12, G1Affine, G1Projective, G2Affine, G2Prepared, Gt, Scalar};
 use ff::Field;
-use group::prime::PrimeCurveAffine;
 use group::{Curve, Group};
 use pairing::{MillerLoopResult, MultiMillerLoop};
 use plimsoll::pool;
 use rand_core::{CryptoRng, RngCore};
 
+use crate::backend::kernels::{msm_alone, msm_alone_bytes};
 use crate::keys::VerifyingKey;
-use crate::proof::Proof;
+use crate::proof::{Proof, ProofElement};
 
 /// A verifying key with the parts that every verification needs computed once.
 pub struct PreparedVerifyingKey {
@@ -29,6 +29,15 @@ pub enum VerifyError {
     /// Everything is well-formed, and the equation does not hold: the proof proves nothing about these inputs.
     #[error("the proof is not valid for these public inputs")]
     InvalidProof,
+    /// An element is outside the group of prime order. The equation does not see that, and such a proof could tell something about
+    /// its witness: it comes of a key whose points are outside, or of a device that computes wrongly.
+    #[error("element {element} of proof {index} is not in the group of prime order; the key is unsound, or a device computed wrongly")]
+    NotInSubgroup {
+        /// The proof, counted from 0.
+        index: usize,
+        /// The element.
+        element: ProofElement,
+    },
     /// A proof came with another number of inputs than the key is for: the caller's fault, not the proof's.
     #[error("proof {index} comes with {found} public inputs, the key is for {expected}")]
     InputCount {
@@ -90,20 +99,33 @@ impl PreparedVerifyingKey {
         }
     }
 
-    /// Σ scalarsᵢ · icᵢ.
+    /// What a key for so many inputs holds.
+    pub fn bytes_for(inputs: usize) -> u64 {
+        (inputs as u64 + 1) * size_of::<G1Affine>() as u64
+    }
+
+    /// What verifying holds for itself, with a key for so many inputs on a pool of so many threads, however many proofs at a time: the
+    /// sums of their inputs, and what multiplying the key's points by them takes.
+    pub fn verification_bytes(inputs: usize, threads: usize) -> u64 {
+        let scalars = (inputs as u64 + 1) * size_of::<Scalar>() as u64;
+        scalars + msm_alone_bytes::<G1Affine>(inputs + 1, threads)
+    }
+
+    /// Σ scalarsᵢ · icᵢ, on the threads of the current pool.
     fn combine_inputs(&self, scalars: &[Scalar]) -> G1Affine {
-        let points: Vec<G1Projective> = self.ic.iter().map(PrimeCurveAffine::to_curve).collect();
-        G1Projective::multi_exp(&points, scalars).to_affine()
+        msm_alone(&self.ic, scalars).to_affine()
     }
 }
 
 /// Verifies one proof against its public inputs (the constant one left out).
 ///
 /// # Errors
-/// [`VerifyError::InvalidProof`], or [`VerifyError::InputCount`].
+/// [`VerifyError::InvalidProof`], [`VerifyError::NotInSubgroup`], or [`VerifyError::InputCount`].
 pub fn verify(vk: &PreparedVerifyingKey, proof: &Proof, inputs: &[Scalar]) -> Result<(), VerifyError> {
     vk.check_inputs(0, inputs)?;
-    let mut scalars = vec![Scalar::ONE];
+    check_subgroups(0, proof)?;
+    let mut scalars = Vec::with_capacity(1 + inputs.len());
+    scalars.push(Scalar::ONE);
     scalars.extend_from_slice(inputs);
     let combined = vk.combine_inputs(&scalars);
     let terms = [(&proof.a, &proof.b.into()), (&combined, &vk.minus_gamma), (&proof.c, &vk.minus_delta)];
@@ -154,8 +176,8 @@ impl<'a> BatchVerifier<'a> {
     /// Adds proofs, each raised to a random power of its own from `rng`, on all threads of the current pool.
     ///
     /// # Errors
-    /// [`VerifyError::BatchLength`] or [`VerifyError::InputCount`], with the proof's index in the whole batch; nothing was
-    /// added then. That a proof is invalid is found at the end.
+    /// [`VerifyError::BatchLength`], [`VerifyError::InputCount`] or [`VerifyError::NotInSubgroup`], with the proof's index in the
+    /// whole batch; nothing was added then. That a proof is invalid is found at the end.
     pub fn add<R: RngCore + CryptoRng>(
         &mut self,
         proofs: &[Proof],
@@ -168,6 +190,8 @@ impl<'a> BatchVerifier<'a> {
         for (index, inputs) in inputs.iter().enumerate() {
             self.vk.check_inputs(self.count + index, inputs.as_ref())?;
         }
+        let outside = pool::map_indices(proofs.len(), |index| check_subgroups(self.count + index, &proofs[index]));
+        outside.into_iter().collect::<Result<(), _>>()?;
         let factors: Vec<Scalar> = proofs.iter().map(|_| random_factor(rng)).collect();
         for (factor, inputs) in factors.iter().zip(inputs) {
             self.scalars[0] += factor;
@@ -237,9 +261,20 @@ pub fn first_invalid(
             VerifyError::InputCount { found, expected, .. } => {
                 (index, VerifyError::InputCount { index, found, expected })
             }
+            VerifyError::NotInSubgroup { element, .. } => (index, VerifyError::NotInSubgroup { index, element }),
             error => (index, error),
         })
     })
+}
+
+/// Fails unless the elements are in the groups of prime order, which the pairings do not see.
+pub(crate) fn check_subgroups(index: usize, proof: &Proof) -> Result<(), VerifyError> {
+    match proof.outside_subgroup() {
+        Some(element) if !mutant!("proof-outside-the-subgroup-verified") => {
+            Err(VerifyError::NotInSubgroup { index, element })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// 128 random bits, not all zero.

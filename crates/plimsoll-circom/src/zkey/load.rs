@@ -20,8 +20,8 @@ type Sink<'a, P> = dyn FnMut(usize, &[P]) -> Result<(), ReadError> + 'a;
 
 /// What is looked at before its pages are released.
 const WINDOW_BYTES: usize = 1 << 20;
-/// How many points a task parses; about a tenth of a millisecond.
-const POINTS_PER_TASK: usize = 256;
+/// How many points a task parses; half a millisecond.
+const POINTS_PER_TASK: usize = 1024;
 /// How many points a task checks for the subgroup; a few milliseconds.
 const CHECKS_PER_TASK: usize = 64;
 /// How many are checked between two looks at whether to go on: half a second at most.
@@ -130,7 +130,13 @@ impl<'f, 'a> Windows<'f, 'a> {
         // The counts are vouched for as well.
         let start = self.file.constants.start;
         let header = self.file.constants.start - 12..self.file.constants.end;
-        let bytes = self.file.bytes()[header].to_vec();
+        let mut bytes = vec![0; header.len()];
+        self.pages.copy(self.file.bytes(), header.start, &mut bytes)?;
+        let counts = [self.file.header.signals, self.file.header.public, self.file.header.domain];
+        // The file was parsed before: in between somebody may have written to it.
+        if bytes[..12] != counts.map(u32::to_le_bytes).concat() {
+            return Err(ReadError::Changed);
+        }
         self.hasher.update(&bytes);
         let mut at = self.file.constants.start - start + 12;
         let mut next = |index, len: usize| {

@@ -99,7 +99,7 @@ pub enum SetupCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Check a key and remember that it is sound, so that proving does not check its points again
+    /// Check every point of a key and remember that, so that proving does not check them again
     Import {
         /// The key: a zkey
         key: PathBuf,

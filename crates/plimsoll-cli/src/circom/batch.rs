@@ -1,7 +1,7 @@
 //! The pipeline that proves a batch of witnesses: read → evaluate → quotient → commit → b in G2 → assemble, several under way.
 //!
-//! A witness is read when there is room for it, from its mapped file into a buffer that a grant paid for, and nowhere else. A
-//! witness that is wrong does not hold up the others.
+//! A witness is read when there is room for it, by windows from its file into a buffer that a grant paid for. A witness that is wrong
+//! does not hold up the others; a key that is wrong ends the batch.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,17 +11,17 @@ use plimsoll::ledger::snapshot::Snapshot;
 use plimsoll::pipeline::{JobError, Pipeline, StageStats};
 use plimsoll::pool::Pool;
 use plimsoll::{Grant, Ledger};
-use plimsoll_circom::json::VerificationKey;
-use plimsoll_circom::map::{MappedFile, Pages};
+use plimsoll_circom::map::MappedFile;
 use plimsoll_circom::wtns::WtnsFile;
+use plimsoll_groth16::footprint::SHELLS;
 use plimsoll_groth16::prover::{Blinding, ProveError, Proved, Prover, Witness};
-use plimsoll_groth16::{BatchVerifier, PreparedVerifyingKey, verify};
+use plimsoll_groth16::{BatchVerifier, PreparedVerifyingKey, VerifyError, verify};
 use rand_core::OsRng;
 
-use super::load::WITNESS_WINDOW;
+use super::waiting::Waiting;
 use super::witnesses::WitnessFile;
 use crate::cards::{Cards, PipelineError};
-use crate::proving::{RESULTS_WAITING_MAX, VERIFY_TOGETHER, chain_of};
+use crate::proving::chain_of;
 use crate::signals::Interrupt;
 
 /// Why there is no proof of a witness.
@@ -37,9 +37,30 @@ pub enum WitnessError {
         /// Which, from 0.
         constraint: usize,
     },
-    /// Its proof does not verify.
-    #[error("its proof does not verify: the witness does not satisfy the circuit, or is for another key")]
-    Invalid,
+    /// Its proof does not verify, and nobody has looked whether it satisfies the circuit.
+    #[error(
+        "its proof does not verify: the witness does not satisfy the circuit, the key is for another circuit, or the {backend} \
+         backend computes wrongly"
+    )]
+    Invalid {
+        /// What computed.
+        backend: &'static str,
+    },
+    /// It satisfies the circuit, and its proof does not verify.
+    #[error(
+        "its proof does not verify though the witness satisfies the circuit: the key is damaged or another circuit's, or the \
+         {backend} backend computes wrongly"
+    )]
+    Unsound {
+        /// What computed.
+        backend: &'static str,
+    },
+    /// The key cannot be used any more: no proof can be made with it.
+    #[error("{0}")]
+    Key(String),
+    /// Its job was cancelled, over the socket.
+    #[error("cancelled")]
+    Cancelled,
     /// The work failed.
     #[error("{0}")]
     Work(String),
@@ -74,6 +95,8 @@ pub struct Batch<'a> {
     pub pool: &'a Pool,
     /// When to stop.
     pub interrupt: &'a Interrupt,
+    /// How many results may wait; its bytes are reserved for as long as the batch runs.
+    pub waiting: Waiting,
 }
 
 type BatchPipeline = Pipeline<WitnessFile, Proved, ProveError>;
@@ -90,6 +113,8 @@ impl Batch<'_> {
         witnesses: &[WitnessFile],
         mut deliver: impl FnMut(usize, Result<Proved, WitnessError>) -> Result<(), E>,
     ) -> Result<BatchRun, E> {
+        let results = self.ledger.reserve(SHELLS, self.waiting.bytes).name("results that wait").retained().try_now();
+        let _results = results.map_err(|e| PipelineError::Beside(format!("the results of a batch: {e}")))?;
         let pipeline = self.pipeline()?;
         let verify_seconds = self.deliver(&pipeline, witnesses, &mut deliver);
         pipeline.cancel_all();
@@ -115,13 +140,12 @@ impl Batch<'_> {
         witnesses: &[WitnessFile],
         deliver: &mut impl FnMut(usize, Result<Proved, WitnessError>) -> Result<(), E>,
     ) -> Result<f64, E> {
-        let key = VerificationKey::from(&self.prover.key().vk).prepare();
-        let mut waiting = Vec::new();
+        let key = PreparedVerifyingKey::new(&self.prover.key().vk);
+        let mut waiting = Vec::with_capacity(self.waiting.together);
         let mut seconds = 0.0;
         let inputs = witnesses.iter().cloned().take_while(|_| !self.interrupt.is_set());
         let inputs = inputs.enumerate().map(|(index, file)| (format!("witness {index}"), file));
-        let at_most = RESULTS_WAITING_MAX + 2 * self.pool.threads();
-        for (index, result) in pipeline.run_all(inputs).in_order().at_most(at_most) {
+        for (index, result) in pipeline.run_all(inputs).in_order().at_most(self.waiting.at_most) {
             if self.interrupt.is_set() {
                 break;
             }
@@ -133,7 +157,7 @@ impl Batch<'_> {
                     deliver(index, Err(self.witness_error(&error)))?;
                 }
             }
-            if waiting.len() == VERIFY_TOGETHER {
+            if waiting.len() >= self.waiting.together {
                 seconds += self.flush(&key, &mut waiting, deliver)?;
             }
         }
@@ -157,16 +181,30 @@ impl Batch<'_> {
             batch.add(&proofs, &inputs, &mut OsRng)?;
             batch.finish()
         });
-        let valid: Vec<bool> = match all {
-            Ok(()) => vec![true; proofs.len()],
+        let verdicts: Vec<Result<(), VerifyError>> = match all {
+            Ok(()) => vec![Ok(()); proofs.len()],
             // Some are not: which, each tells by itself.
-            Err(_) => proofs.iter().zip(&inputs).map(|(proof, inputs)| verify(key, proof, inputs).is_ok()).collect(),
+            Err(_) => proofs.iter().zip(&inputs).map(|(proof, inputs)| verify(key, proof, inputs)).collect(),
         };
         let seconds = started.elapsed().as_secs_f64();
-        for ((index, proved), valid) in waiting.drain(..).zip(valid) {
-            deliver(index, if valid { Ok(proved) } else { Err(WitnessError::Invalid) })?;
+        for ((index, proved), verdict) in waiting.drain(..).zip(verdicts) {
+            deliver(index, verdict.map(|()| proved).map_err(|error| self.refused(error)))?;
         }
         Ok(seconds)
+    }
+
+    /// Whose fault it is that a proof is not valid, as far as can be told.
+    fn refused(&self, error: VerifyError) -> WitnessError {
+        let backend = self.prover.backend().name();
+        match error {
+            // It would tell something about the witness.
+            VerifyError::NotInSubgroup { .. } => WitnessError::Key(format!(
+                "a proof made with it is outside of its group, and was thrown away: its points are not what was vouched for (`plimsoll \
+                 setup check` looks at all of them), or the {backend} backend computes wrongly"
+            )),
+            _ if self.prover.r1cs().products_implied() => WitnessError::Invalid { backend },
+            _ => WitnessError::Unsound { backend },
+        }
     }
 
     fn witness_error(&self, error: &JobError<ProveError>) -> WitnessError {
@@ -176,6 +214,8 @@ impl Batch<'_> {
                 WitnessError::Unsatisfied { constraint: *constraint }
             }
             JobError::Stage { source: ProveError::Assignment { source }, .. } => WitnessError::File(source.to_string()),
+            JobError::Stage { source: ProveError::Key { source }, .. } => WitnessError::Key(source.to_string()),
+            JobError::Cancelled { .. } => WitnessError::Cancelled,
             error => WitnessError::Work(chain_of(error)),
         }
     }
@@ -186,23 +226,19 @@ fn read_witness(prover: &Prover, grant: &mut Grant, path: &Path) -> Result<Witne
     prover.assign(grant, |inputs, aux| {
         let assignment = |source: Box<dyn std::error::Error + Send + Sync>| ProveError::Assignment { source };
         let bytes = MappedFile::open(path).map_err(|e| assignment(e.into()))?;
-        let file = WtnsFile::parse(&bytes).map_err(|e| assignment(e.into()))?;
+        // Copied, never looked at in the map: who shortens the file meanwhile spoils this witness alone.
+        let file = WtnsFile::parse_in(&bytes, &bytes).map_err(|e| assignment(e.into()))?;
         let (found, expected) = (file.len(), 1 + inputs.len() + aux.len());
         if found != expected {
             let text = format!("it has {found} values, the circuit has {expected} signals; is it another circuit's?");
             return Err(assignment(text.into()));
         }
+        let (first_input, first_aux) = (1, 1 + inputs.len());
         file.read(0, &mut [Scalar::from(0)]).map_err(|e| assignment(e.into()))?;
-        let value_bytes = file.values().len() / found;
-        let mut first = 1;
-        for values in [inputs, aux] {
-            for values in values.chunks_mut(WITNESS_WINDOW / value_bytes) {
-                file.read(first, values).map_err(|e| assignment(e.into()))?;
-                let start = file.values().start + first * value_bytes;
-                bytes.release(start..start + values.len() * value_bytes);
-                first += values.len();
-            }
-        }
-        Ok(())
+        file.read(first_input, inputs).map_err(|e| assignment(e.into()))?;
+        file.read(first_aux, aux).map_err(|e| assignment(e.into()))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use plimsoll::pool::Pool;
 use plimsoll::{Bytes, Class, Ledger, Reservation};
 use plimsoll_circom::ReadError;
-use plimsoll_circom::map::{MappedFile, Pages};
+use plimsoll_circom::map::MappedFile;
 use plimsoll_circom::r1cs::R1csFile;
 use plimsoll_circom::zkey::{KeyDigest, KeyPlan, OnChecked, ZkeyFile, ZkeyStream, check_subgroups};
 use plimsoll_groth16::backend::Backend;
@@ -19,6 +19,7 @@ use plimsoll_groth16::r1cs::R1cs;
 
 use super::known::KnownKeys;
 use super::residence::{Residence, choose};
+use super::waiting::Waiting;
 use crate::budget::{Budget, largest_stage};
 use crate::cards::Cards;
 use crate::console;
@@ -28,7 +29,7 @@ use crate::progress::Progress;
 use crate::signals::Interrupt;
 
 /// What reading a witness takes beside its values: a window of its file.
-pub const WITNESS_WINDOW: usize = 1 << 20;
+pub const WITNESS_WINDOW: usize = plimsoll_circom::wtns::WINDOW_BYTES;
 
 /// The files, mapped.
 #[derive(Debug)]
@@ -53,10 +54,7 @@ impl Sources {
     /// # Errors
     /// It is damaged, or for another curve.
     pub fn zkey(&self) -> Result<ZkeyFile<'_>, Failure> {
-        let parsed = ZkeyFile::parse(&self.zkey).map_err(|e| about(&self.zkey_path, e));
-        // Finding the sections has looked at a few bytes of each.
-        self.zkey.release(0..self.zkey.len());
-        parsed
+        ZkeyFile::parse_in(&self.zkey, &*self.zkey).map_err(|e| about(&self.zkey_path, e))
     }
 
     /// The constraints, if they were given.
@@ -65,7 +63,12 @@ impl Sources {
     /// They are damaged, or for another curve.
     pub fn r1cs(&self) -> Result<Option<R1csFile<'_>>, Failure> {
         let Some((path, bytes)) = &self.r1cs else { return Ok(None) };
-        R1csFile::parse(bytes).map(|file| Some(file.releasing(bytes))).map_err(|e| about(path, e))
+        R1csFile::parse_in(bytes, bytes).map(Some).map_err(|e| about(path, e))
+    }
+
+    /// Where the key is.
+    pub fn zkey_path(&self) -> &Path {
+        &self.zkey_path
     }
 
     /// Where the constraints are.
@@ -102,6 +105,8 @@ pub struct Loaded {
     pub seconds: f64,
     /// The most that the ledger must be able to give.
     pub smallest: Bytes,
+    /// How many results of a batch may wait.
+    pub waiting: Waiting,
     #[expect(dead_code, reason = "held for as long as the key is there")]
     charges: [Reservation; 2],
 }
@@ -226,13 +231,16 @@ impl Loading<'_> {
         };
         let known = self.known.is_some_and(|known| known.contains(digest));
         if !known {
-            self.check(&key).map_err(fault)?;
+            if !mutant!("key-used-unchecked") {
+                self.check(&key).map_err(fault)?;
+            }
             if let Some(Err(e)) = self.known.map(|known| known.remember(digest)) {
                 console::warn(format!("that the key is sound is not remembered: {e}; it will be checked again"));
             }
         }
         drop(scratch);
         Ok(Loaded {
+            waiting: self.waiting(&shape),
             shape: Arc::new(shape),
             key,
             digest,
@@ -248,7 +256,8 @@ impl Loading<'_> {
         let footprint =
             Footprint::new(shape, self.backend, self.budget.threads).with_synthesis(Bytes(WITNESS_WINDOW as u64));
         self.cards.require(shape).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
-        let claim = largest_stage(&self.cards.profile(&footprint)) + self.cards.host_memory();
+        let waiting = self.waiting(shape).bytes;
+        let claim = largest_stage(&self.cards.profile(&footprint)) + self.cards.host_memory() + waiting;
         let whole = Bytes(shape.resident_bytes() + plan.resident_bytes) + claim.max(Bytes(plan.scratch_bytes));
         if !self.cards.numbers().is_empty() {
             self.require(whole, "this circuit's key and one proof at a time")?;
@@ -258,7 +267,7 @@ impl Loading<'_> {
             let (basis, reading) = (HBasis::OddCosetLagrange, Bytes(ZkeyStream::READ_BYTES));
             let streamed =
                 footprint.clone().with_stream(shape, basis, self.backend, self.budget.threads, reading, piece);
-            let claim = largest_stage(&streamed.profile());
+            let claim = largest_stage(&streamed.profile()) + waiting;
             Bytes(shape.resident_bytes() + plan.stream_bytes) + claim.max(Bytes(ZkeyStream::SCRATCH_BYTES))
         };
         let points = shape.domain().size().max(shape.variables());
@@ -270,6 +279,10 @@ impl Loading<'_> {
                 Err(internal("a budget that suffices was refused"))
             }
         }
+    }
+
+    fn waiting(&self, shape: &R1cs) -> Waiting {
+        Waiting::new(self.budget.ledger, shape.inputs() - 1, self.budget.threads)
     }
 
     fn shape(&self, sources: &Sources, zkey: &ZkeyFile<'_>) -> Result<(R1cs, Reservation), Failure> {

@@ -15,7 +15,6 @@ use plimsoll::{Bytes, Ledger, Profile, Reservation, Space};
 use plimsoll_groth16::footprint::{Footprint, MATRICES};
 use plimsoll_groth16::prover::Prover;
 use plimsoll_groth16::r1cs::R1cs;
-use plimsoll_profile::live;
 
 use crate::args::Prove;
 use crate::backend::{self, Chosen};
@@ -40,7 +39,7 @@ mod report;
 
 use report::Report;
 
-use super::proved::still_held;
+use super::proved::{Socket, still_held, warn_if_more_than_there_is};
 
 /// Runs it.
 pub fn run(args: &Prove) -> Result<(), Failure> {
@@ -57,13 +56,7 @@ pub fn run(args: &Prove) -> Result<(), Failure> {
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let budget = Budget::choose(args.memory, &machine, threads).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
 
-    if let Some(limit) = machine.smallest_limit().filter(|limit| args.memory.is_some_and(|line| line > limit.bytes)) {
-        let (line, there) = (budget.line.bytes, limit.bytes);
-        console::warn(format!(
-            "--memory {line} is more than there is ({there}, {}); the kernel may end this",
-            limit.source
-        ));
-    }
+    warn_if_more_than_there_is(args.memory, &budget, &machine);
 
     if let Some(folder) = &args.heap_profiles {
         heap::check(folder)?;
@@ -305,18 +298,13 @@ impl Work<'_> {
             Err(failure) => return (Err(failure), Bytes::ZERO),
         };
         let watch = watched.start(&ledger);
-        // Open for as long as there is something to see.
-        let serving = self.socket.map(|path| {
-            let server = live::Server::new(&ledger);
-            match &watch {
-                Some(watch) => server.watched(&watch.seen()).serve(path),
-                None => server.serve(path),
-            }
-        });
-        let _serving = match serving.transpose() {
-            Ok(serving) => serving,
-            Err(error) => return (Err(Failure::new(Exit::Output, format!("--socket: {error}"))), Bytes::ZERO),
+        let socket = match self.socket.map(|path| Socket::open(&ledger, path)).transpose() {
+            Ok(socket) => socket,
+            Err(failure) => return (Err(failure), Bytes::ZERO),
         };
+        if let (Some(socket), Some(watch)) = (&socket, &watch) {
+            socket.show(watch);
+        }
         let done = self.prove(&ledger, input, writer);
         // A last look, at what the end has left.
         drop(watch);

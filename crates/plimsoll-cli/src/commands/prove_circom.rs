@@ -1,16 +1,15 @@
 //! `plimsoll prove --zkey`: a batch of witnesses of a circuit of circom's.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll::pool::{Pool, PoolConfig};
 use plimsoll::{Bytes, Ledger, Space};
-use plimsoll_circom::json::{write_proof, write_public};
+use plimsoll_circom::json::{write_proof, write_public_to};
 use plimsoll_groth16::prover::Proved;
-use plimsoll_profile::live;
 
 use crate::args::Prove;
 use crate::backend::{self, Chosen};
@@ -35,9 +34,9 @@ use crate::watch::{Record, Watched};
 
 mod report;
 
-use report::{Outcome, Report};
+use report::{Fault, Outcome, Report};
 
-use super::proved::still_held;
+use super::proved::{Socket, still_held, warn_if_more_than_there_is};
 
 /// Runs it.
 pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
@@ -55,7 +54,9 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
     }
     let folder = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
     let witnesses = collect(&args.circom.wtns, &folder, io::stdin().lock())?;
-    refuse_overwriting(&witnesses, zkey, r1cs.as_deref(), [&args.trace, &args.record])?;
+    let sym = args.circom.sym.clone().or_else(|| r1cs.as_deref().and_then(explain::sym_beside));
+    let read = [Some(zkey), r1cs.as_deref(), sym.as_deref()];
+    refuse_overwriting(&witnesses, &read, [&args.trace, &args.record])?;
     fs::create_dir_all(&folder).map_err(|e| {
         let shown = folder.display();
         let text = match folder.exists() && !folder.is_dir() {
@@ -66,6 +67,7 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
     })?;
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let budget = Budget::choose(args.memory, &machine, threads).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
+    warn_if_more_than_there_is(args.memory, &budget, &machine);
     let chosen = backend::choose(args.backend.clone(), args.device_memory)?;
     let budget = budget.beside(chosen.host_memory);
     let trace = args.trace.as_deref().map(Trace::create).transpose()?;
@@ -83,13 +85,20 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
         record.follow(&ledger);
     }
     let exporter = args.metrics.map(|address| metrics::serve(&ledger, address)).transpose()?;
-    let serving = args.socket.as_deref().map(|path| live::Server::new(&ledger).serve(path)).transpose();
-    let serving = serving.map_err(|e| Failure::new(Exit::Output, format!("--socket: {e}")))?;
-    let work =
-        Work { args, sources: &sources, budget: &budget, chosen: &chosen, ledger: &ledger, interrupt: &interrupt };
+    let socket = args.socket.as_deref().map(|path| Socket::open(&ledger, path)).transpose()?;
+    let work = Work {
+        args,
+        sources: &sources,
+        sym: sym.as_deref(),
+        budget: &budget,
+        chosen: &chosen,
+        ledger: &ledger,
+        socket: socket.as_ref(),
+        interrupt: &interrupt,
+    };
     let done = work.run(&witnesses, trace.as_ref(), record.as_ref());
     let held = still_held(&ledger);
-    drop((serving, exporter));
+    drop((socket, exporter));
     trace.iter().for_each(Trace::warn_if_incomplete);
     record.iter().for_each(Record::warn_if_incomplete);
     let done = done.map_err(|failure| Failure { held: Some(held), ..failure })?;
@@ -130,13 +139,12 @@ fn constraints(args: &Prove, zkey: &Path) -> Result<Option<PathBuf>, Failure> {
 /// Nothing that is read may be written over, and nothing written twice.
 fn refuse_overwriting(
     witnesses: &[WitnessFile],
-    zkey: &Path,
-    r1cs: Option<&Path>,
+    inputs: &[Option<&Path>],
     others: [&Option<PathBuf>; 2],
 ) -> Result<(), Failure> {
     use super::prove::place_of;
     let mut read: std::collections::HashSet<PathBuf> = witnesses.iter().map(|file| place_of(&file.path)).collect();
-    read.extend([Some(zkey), r1cs].into_iter().flatten().map(place_of));
+    read.extend(inputs.iter().copied().flatten().map(place_of));
     let written = witnesses.iter().flat_map(|file| [&file.proof, &file.public]);
     for path in written.chain(others.into_iter().flatten()) {
         if !read.insert(place_of(path)) {
@@ -186,9 +194,11 @@ impl Streamed {
 struct Work<'a> {
     args: &'a Prove,
     sources: &'a Sources,
+    sym: Option<&'a Path>,
     budget: &'a Budget,
     chosen: &'a Chosen,
     ledger: &'a Ledger,
+    socket: Option<&'a Socket>,
     interrupt: &'a Interrupt,
 }
 
@@ -227,11 +237,14 @@ impl Work<'_> {
             floor: loaded.smallest,
             trace,
             record,
-            with_verdict: false,
+            with_verdict: self.socket.is_some(),
             with_metrics: self.args.metrics.is_some(),
             heap_profiles: self.args.heap_profiles.as_deref(),
         };
         let watch = watched.start(self.ledger);
+        if let (Some(socket), Some(watch)) = (self.socket, &watch) {
+            socket.show(watch);
+        }
         let prover = loaded
             .prover(self.chosen.backend.clone())
             .map_err(|e| internal(&e))?
@@ -243,6 +256,7 @@ impl Work<'_> {
             ledger: self.ledger,
             pool: &pool,
             interrupt: self.interrupt,
+            waiting: loaded.waiting,
         };
         let progress = Progress::new("proving", "proofs", witnesses.len() as u64);
         let started = Instant::now();
@@ -255,7 +269,15 @@ impl Work<'_> {
                     Outcome::Proved
                 }
                 Err(WitnessError::Interrupted) => return Err(Ended::Failed(self.interrupt.failure())),
-                Err(error) => self.explain(error),
+                // No witness is to blame, and none can be proved.
+                Err(WitnessError::Key(message)) => {
+                    let failure = about(self.sources.zkey_path(), message);
+                    return Err(Ended::Failed(with_proofs(failure, &outcomes, witnesses)));
+                }
+                Err(error) => {
+                    remove_older(file).map_err(Ended::Failed)?;
+                    self.explain(error)
+                }
             };
             if let Outcome::Failed { message, .. } = &outcome {
                 progress.suspend(|| console::warn(format!("{}: {message}", file.path.display())));
@@ -266,12 +288,12 @@ impl Work<'_> {
         });
         drop((progress, watch));
         let run = run.map_err(|ended| match ended {
-            Ended::Failed(failure) if self.interrupt.is_set() => self.interrupted(failure, &outcomes, witnesses),
+            Ended::Failed(failure) if self.interrupt.is_set() => with_proofs(failure, &outcomes, witnesses),
             Ended::Failed(failure) => failure,
             Ended::Rejected(rejection) => internal(&rejection),
         })?;
         if self.interrupt.is_set() {
-            return Err(self.interrupted(self.interrupt.failure(), &outcomes, witnesses));
+            return Err(with_proofs(self.interrupt.failure(), &outcomes, witnesses));
         }
         let key = KeyReport {
             digest: loaded.digest.to_string(),
@@ -286,32 +308,18 @@ impl Work<'_> {
         Ok(Done { run, outcomes, key, proving_seconds, in_flight })
     }
 
-    /// A signal came: what was proved before is there.
-    fn interrupted(&self, failure: Failure, outcomes: &[Outcome], witnesses: &[WitnessFile]) -> Failure {
-        let proved = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Proved)).count();
-        match (failure.exit, proved) {
-            (Exit::Interrupted(_), 1..) => {
-                let text = format!("interrupted; the proofs of {proved} of {} witnesses are written", witnesses.len());
-                Failure::new(failure.exit, text)
-            }
-            _ => failure,
-        }
-    }
-
     /// What a person needs to mend a witness.
     fn explain(&self, error: WitnessError) -> Outcome {
         let message = match &error {
             WitnessError::Unsatisfied { constraint } => {
-                let sym = self.args.circom.sym.clone();
-                let sym = sym.or_else(|| self.sources.r1cs_path().and_then(explain::sym_beside));
                 let text = match self.sources.r1cs() {
-                    Ok(Some(file)) => explain::constraint(&file, *constraint, sym.as_deref()),
+                    Ok(Some(file)) => explain::constraint(&file, *constraint, self.sym),
                     _ => String::new(),
                 };
                 format!("{error}: constraint {constraint} does not hold: {text}")
             }
-            WitnessError::Invalid if self.sources.r1cs_path().is_none() => {
-                format!("{error}; with --r1cs the constraint that it breaks is named")
+            WitnessError::Invalid { .. } => {
+                format!("{error}; with --r1cs it is told which, and the constraint that a witness breaks is named")
             }
             error => error.to_string(),
         };
@@ -319,19 +327,60 @@ impl Work<'_> {
             WitnessError::Unsatisfied { constraint } => Some(constraint),
             _ => None,
         };
-        Outcome::Failed { message, constraint, internal: matches!(error, WitnessError::Work(_)) }
+        let fault = match error {
+            WitnessError::Work(_) | WitnessError::Unsound { .. } => Fault::Internal,
+            WitnessError::Cancelled => Fault::Cancelled,
+            _ => Fault::Witness,
+        };
+        Outcome::Failed { message, constraint, fault }
     }
 }
 
-/// Writes both files; neither is ever there half.
+/// A batch that ended early: what was proved before is there.
+fn with_proofs(failure: Failure, outcomes: &[Outcome], witnesses: &[WitnessFile]) -> Failure {
+    let proved = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Proved)).count();
+    let there = format!("the proofs of {proved} of {} witnesses are written", witnesses.len());
+    match failure.exit {
+        _ if proved == 0 => failure,
+        Exit::Interrupted(_) => Failure::new(failure.exit, format!("interrupted; {there}")),
+        exit => Failure::new(exit, format!("{}; {there}", failure.message)),
+    }
+}
+
+/// Writes both files. Neither is ever there half, and never one of this proof beside one of an older: the older proof goes first, the
+/// new one comes last.
 fn write_files(file: &WitnessFile, proved: &Proved) -> Result<(), Failure> {
-    let write = |path: &Path, text: String| {
-        let written = Unfinished::create(path).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.publish()
-        });
-        written.map_err(|e| Failure::new(Exit::Output, format!("{}: {e}", path.display())))
+    let failure = |path: &Path| {
+        let shown = path.display().to_string();
+        move |e: io::Error| Failure::new(Exit::Output, format!("{shown}: {e}"))
     };
-    write(&file.public, write_public(&proved.public_inputs))?;
-    write(&file.proof, write_proof(&proved.proof))
+    let mut public = Unfinished::create(&file.public).map_err(failure(&file.public))?;
+    let mut buffered = BufWriter::with_capacity(1 << 14, &mut public);
+    let written = write_public_to(&proved.public_inputs, &mut buffered).and_then(|()| buffered.flush());
+    written.map_err(failure(&file.public))?;
+    drop(buffered);
+    let mut proof = Unfinished::create(&file.proof).map_err(failure(&file.proof))?;
+    proof.write_all(write_proof(&proved.proof).as_bytes()).map_err(failure(&file.proof))?;
+    remove(proof.path()).map_err(failure(&file.proof))?;
+    public.publish().map_err(failure(&file.public))?;
+    proof.publish().map_err(failure(&file.proof))
+}
+
+/// Removes what an earlier run has left of a witness that has no proof: it would be taken for this run's.
+fn remove_older(file: &WitnessFile) -> Result<(), Failure> {
+    for path in [&file.proof, &file.public] {
+        // What is there and is no file was not left by a run.
+        if path.is_file() {
+            remove(path).map_err(|e| Failure::new(Exit::Output, format!("{}: {e}", path.display())))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file, if there is one.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
 }

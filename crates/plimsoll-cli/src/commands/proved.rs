@@ -1,15 +1,22 @@
-//! What both kinds of `prove` tell about a run, and how they end one.
+//! What both kinds of `prove` tell about a run, how it is seen from outside, and how they end one.
 
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use plimsoll::ledger::snapshot::Snapshot;
 use plimsoll::pipeline::StageStats;
 use plimsoll::{Bytes, Ledger, Space};
+use plimsoll_profile::live::{self, Serving};
+use plimsoll_profile::watch::{Seen, Watching};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::budget::Budget;
 use crate::cards::Cards;
 use crate::console::{self, Align, Grid, Rows};
+use crate::exit::{Exit, Failure};
+use crate::machine::Machine;
 
 /// How long the last bytes may take to come back when all work has ended.
 const QUIESCE: Duration = Duration::from_secs(1);
@@ -18,6 +25,48 @@ const QUIESCE: Duration = Duration::from_secs(1);
 pub(super) fn still_held(ledger: &Ledger) -> Bytes {
     let _ = ledger.quiesce(QUIESCE);
     ledger.snapshot().space(Space::HOST).map_or(Bytes::ZERO, |space| space.held)
+}
+
+/// A run's socket, from its beginning on: what is seen of the process is there once somebody watches it.
+pub(super) struct Socket {
+    seen: Arc<OnceLock<Seen>>,
+    #[expect(dead_code, reason = "open for as long as there is something to see")]
+    serving: Serving,
+}
+
+impl Socket {
+    /// Opens it.
+    pub(super) fn open(ledger: &Ledger, path: &Path) -> Result<Self, Failure> {
+        let seen: Arc<OnceLock<Seen>> = Arc::default();
+        let (later, of) = (seen.clone(), ledger.clone());
+        let server = live::Server::new(ledger).on("snapshot", move |_| {
+            let mut answer = json!({"snapshot": live::picture(&of.snapshot())});
+            if let Some(seen) = later.get() {
+                answer["process"] = json!(seen.process());
+                answer["verdict"] = json!(seen.diagnosis());
+            }
+            Ok(answer)
+        });
+        let serving = server.serve(path).map_err(|e| Failure::new(Exit::Output, format!("--socket: {e}")))?;
+        Ok(Self { seen, serving })
+    }
+
+    /// Shows what is seen from now on.
+    pub(super) fn show(&self, watching: &Watching) {
+        // Whoever watches first is shown.
+        let _ = self.seen.set(watching.seen());
+    }
+}
+
+/// Warns if the line is beyond what there is.
+pub(super) fn warn_if_more_than_there_is(asked: Option<Bytes>, budget: &Budget, machine: &Machine) {
+    if let Some(limit) = machine.smallest_limit().filter(|limit| asked.is_some_and(|line| line > limit.bytes)) {
+        let (line, there) = (budget.line.bytes, limit.bytes);
+        console::warn(format!(
+            "--memory {line} is more than there is ({there}, {}); the kernel may end this",
+            limit.source
+        ));
+    }
 }
 
 /// The most that was held.

@@ -26,6 +26,7 @@ use crate::circom::known::KnownKeys;
 use crate::circom::load::{Key, Loading, Sources, about, open};
 use crate::console::{self, GOOD, Rows, WARNING};
 use crate::exit::{Exit, Failure};
+use crate::inspect::JSON_BYTES_MAX;
 use crate::key_cache::Trailer;
 use crate::machine::Machine;
 use crate::proof_file::Unfinished;
@@ -45,6 +46,8 @@ pub fn run(args: &SetupKeys) -> Result<(), Failure> {
 
 /// What is told of a key.
 struct Told {
+    /// What was found, in a word or two.
+    verdict: &'static str,
     facts: Vec<(&'static str, &'static str, String)>,
 }
 
@@ -60,8 +63,9 @@ impl Told {
             return console::print(report);
         }
         let mut rows = Rows::default();
-        rows.add("key", format!("{}, {GOOD}sound{GOOD:#}, {seconds:.2} s", key.display()));
-        for (_, label, value) in self.facts {
+        let Self { verdict, facts } = self;
+        rows.add("key", format!("{}, {GOOD}{verdict}{GOOD:#}, {seconds:.2} s", key.display()));
+        for (_, label, value) in facts {
             rows.add(label, value);
         }
         console::print(rows)
@@ -97,7 +101,7 @@ fn check(key: &Path, r1cs: Option<&Path>, as_json: bool) -> Result<(), Failure> 
     if let Some(r1cs) = r1cs {
         facts.push(("r1cs", "circuit", format!("{}: the same A and B", r1cs.display())));
     }
-    Told { facts }.print("check", key, started.elapsed().as_secs_f64(), as_json)
+    Told { verdict: "sound", facts }.print("check", key, started.elapsed().as_secs_f64(), as_json)
 }
 
 fn check_parameters(path: &Path, map: &MappedFile) -> Result<(), Failure> {
@@ -129,11 +133,15 @@ fn import(key: &Path, r1cs: Option<&Path>, as_json: bool) -> Result<(), Failure>
         Ok((loaded.digest, loaded.known))
     })?;
     if !known.contains(digest) {
-        return Err(Failure::new(Exit::Output, "the key is sound, but that cannot be remembered"));
+        return Err(Failure::new(Exit::Output, "the key's points are sound, but that cannot be remembered"));
     }
     let when = if before { "had been checked before" } else { "checked now; proving need not check them again" };
-    let facts = vec![("digest", "digest", digest.to_string()), ("points", "points", when.to_owned())];
-    Told { facts }.print("import", key, started.elapsed().as_secs_f64(), as_json)
+    let facts = vec![
+        ("digest", "digest", digest.to_string()),
+        ("points", "points", when.to_owned()),
+        ("equations", "equations", "not looked at; `plimsoll setup check` does".to_owned()),
+    ];
+    Told { verdict: "remembered", facts }.print("import", key, started.elapsed().as_secs_f64(), as_json)
 }
 
 /// Powers of tau from secrets of this process.
@@ -153,7 +161,7 @@ fn powers(power: u32, output: &Path, as_json: bool) -> Result<(), Failure> {
     });
     written.map_err(|e| Failure::new(Exit::Output, format!("{}: {e}", output.display())))?;
     let facts = vec![("constraints", "constraints", format!("up to {}", 1_u64 << power))];
-    Told { facts }.print("powers", output, started.elapsed().as_secs_f64(), as_json)
+    Told { verdict: "written", facts }.print("powers", output, started.elapsed().as_secs_f64(), as_json)
 }
 
 fn io_error(failure: Failure) -> io::Error {
@@ -192,7 +200,7 @@ fn convert(key: &Path, to: Convert, output: &Path, as_json: bool) -> Result<(), 
     });
     written.map_err(|e| Failure::new(Exit::Output, format!("{}: {e}", output.display())))?;
     let facts = vec![("output", "written", output.display().to_string())];
-    Told { facts }.print("convert", key, started.elapsed().as_secs_f64(), as_json)
+    Told { verdict: "converted", facts }.print("convert", key, started.elapsed().as_secs_f64(), as_json)
 }
 
 /// A verifying key, with what only a prover needs of it or without.
@@ -203,10 +211,14 @@ enum Read {
 
 fn verifying_key(path: &Path, map: &MappedFile) -> Result<Read, Failure> {
     if Kind::of(map) == Some(Kind::Zkey) {
-        let zkey = ZkeyFile::parse(map).map_err(|e| about(path, e))?;
+        let zkey = ZkeyFile::parse_in(map, map).map_err(|e| about(path, e))?;
         return zkey.read_verifying_key(map).map(Read::Whole).map_err(|e| about(path, e));
     }
     if map.first() == Some(&b'{') {
+        if map.len() as u64 > JSON_BYTES_MAX {
+            let most = plimsoll::Bytes(JSON_BYTES_MAX);
+            return Err(about(path, format!("it is longer than any verification_key.json that is known here ({most})")));
+        }
         return VerificationKey::read(map).map(Read::Verifier).map_err(|e| about(path, e));
     }
     let payload = payload(map);

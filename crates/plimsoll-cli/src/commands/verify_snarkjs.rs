@@ -12,10 +12,8 @@ use serde_json::json;
 use crate::args::Verify;
 use crate::console::{self, GOOD, Rows};
 use crate::exit::{Exit, Failure};
+use crate::inspect::JSON_BYTES_MAX;
 use crate::key_cache::open_regular;
-
-/// Longer ones are refused: a key of a hundred thousand public inputs takes 25 MiB.
-const BYTES_MAX: u64 = 64 << 20;
 
 /// Runs it.
 pub(super) fn run(args: &Verify, key_path: &Path) -> Result<(), Failure> {
@@ -63,8 +61,8 @@ fn parse<T>(path: &Path, read: impl FnOnce(&[u8]) -> Result<T, JsonError>) -> Re
     let failure = |e: &dyn std::fmt::Display| Failure::new(Exit::BadInput, format!("{}: {e}", path.display()));
     let mut bytes = Vec::new();
     let file: File = open_regular(path).map_err(|e| failure(&e))?;
-    let read_bytes = file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|e| failure(&e))?;
-    if read_bytes as u64 > BYTES_MAX {
+    let read_bytes = file.take(JSON_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|e| failure(&e))?;
+    if read_bytes as u64 > JSON_BYTES_MAX {
         return Err(failure(&"it is longer than any file of snarkjs's that is known here (64 MiB)"));
     }
     read(&bytes).map_err(|e| failure(&e))

@@ -30,7 +30,7 @@ pub(super) fn contents(path: &Path, map: &MappedFile, most: usize) -> Result<Lin
 
 /// How many terms the matrices have, and the first constraints, by the signals' names if there is a `.sym` file beside.
 fn constraints(path: &Path, map: &MappedFile, most: usize) -> Result<Lines, ReadError> {
-    let file = R1csFile::parse(map)?.releasing(map);
+    let file = R1csFile::parse_in(map, map)?;
     let (mut terms, mut longest) = ([0_u64; 3], 0_u64);
     let mut at = (u32::MAX, 0_u64);
     file.for_each_term::<ReadError>(|matrix, row, _, _| {
@@ -54,7 +54,7 @@ fn constraints(path: &Path, map: &MappedFile, most: usize) -> Result<Lines, Read
 
 /// Who contributed, and the matrices' sizes; that a shape can be made of them is found on the way.
 fn key(map: &MappedFile, most: usize) -> Result<Lines, ReadError> {
-    let file = ZkeyFile::parse(map)?;
+    let file = ZkeyFile::parse_in(map, map)?;
     let [in_a, in_b] = file.coefficient_counts(map as &dyn Pages)?;
     let mut lines = vec![("terms in A".to_owned(), in_a.to_string()), ("terms in B".to_owned(), in_b.to_string())];
     for (index, contribution) in file.contributors()?.iter().enumerate().take(most) {

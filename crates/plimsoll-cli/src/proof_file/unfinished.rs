@@ -32,8 +32,18 @@ enum Kind {
 }
 
 impl Unfinished {
-    /// Begins what will become `path`.
+    /// Begins what will become `path`. A finished file takes the place of an older file, and of nothing else: not of a device, nor of
+    /// a pipe. Through a link, the file that it leads to is replaced: the link is somebody else's, `/dev/stdout` for one.
+    ///
+    /// # Errors
+    /// What is there is no regular file; what the system says.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        match path.metadata() {
+            Ok(there) if there.is_dir() => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
+            Ok(there) if !there.is_file() => return Err(io::Error::other("not a regular file")),
+            _ => {}
+        }
+        let path = &if path.is_symlink() { path.canonicalize()? } else { path.to_owned() };
         let directory = directory_of(path);
         let kind = match nameless(directory) {
             Some(file) => Kind::Nameless(file),
@@ -49,6 +59,11 @@ impl Unfinished {
         Ok(Self { kind, path: path.to_owned() })
     }
 
+    /// Where it will be: behind a link, what that leads to.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The file itself.
     pub(super) fn as_file(&self) -> &File {
         match &self.kind {
@@ -57,8 +72,9 @@ impl Unfinished {
         }
     }
 
-    /// Gives it its name, in place of what has that name now.
+    /// Makes its bytes durable, and gives it its name in place of what has that name now.
     pub(crate) fn publish(self) -> io::Result<()> {
+        self.as_file().sync_all()?;
         let Self { kind, path } = self;
         match kind {
             // A link cannot take another file's place; renaming can. In between, the name is a hidden one for a moment.

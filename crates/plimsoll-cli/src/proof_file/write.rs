@@ -45,15 +45,7 @@ impl ProofWriter {
     /// system for the whole length at once, so that a full disk is known before the work and not after.
     pub fn create(path: &Path, file_bytes: u64, verifying_key_bytes: usize) -> Result<Self, WriteError> {
         let error = |source| WriteError { path: path.to_owned(), source };
-        match path.metadata() {
-            Ok(there) if there.is_dir() => return Err(error(io::Error::from(io::ErrorKind::IsADirectory))),
-            // A finished proof takes the place of what is there: of an older proof, not of a device.
-            Ok(there) if !there.is_file() => return Err(error(io::Error::other("not a regular file"))),
-            _ => {}
-        }
-        // Through a link, the file that it leads to is replaced: the link is somebody else's, `/dev/stdout` for one.
-        let target = if path.is_symlink() { path.canonicalize().map_err(error)? } else { path.to_owned() };
-        let file = Unfinished::create(&target).map_err(error)?;
+        let file = Unfinished::create(path).map_err(error)?;
         // Digest and key come last; zeros hold their place.
         let header = Header { file_bytes, digest: [0; 32], key: [0; 32], verifying_key: vec![0; verifying_key_bytes] };
         let (text, length) = (header.render(), header.file_length());
@@ -93,7 +85,6 @@ impl ProofWriter {
         file.write_all(text.as_bytes()).map_err(error)?;
         // What was asked for at the start is what was written: the reader relies on it.
         assert_eq!(file.as_file().metadata().map_err(error)?.len(), length, "length of the proof file");
-        file.as_file().sync_all().map_err(error)?;
         file.publish().map_err(error)
     }
 

@@ -7,12 +7,12 @@ use serde_json::json;
 
 use crate::support::Sandbox;
 
-fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../plimsoll-circom/tests/fixtures").join(name)
 }
 
 /// A sandbox with snarkjs's files in it.
-fn sandbox() -> Sandbox {
+pub(crate) fn sandbox() -> Sandbox {
     let sandbox = Sandbox::with_own_cache();
     for name in
         ["small.zkey", "small.r1cs", "small.sym", "small.wtns", "verification_key.json", "proof.json", "public.json"]
@@ -23,7 +23,7 @@ fn sandbox() -> Sandbox {
 }
 
 /// The witness with one byte of a value changed.
-fn wrong_witness(sandbox: &Sandbox, name: &str, wire: usize) {
+pub(crate) fn wrong_witness(sandbox: &Sandbox, name: &str, wire: usize) {
     let mut bytes = fs::read(fixture("small.wtns")).unwrap();
     let values = bytes.len() - 7 * 32;
     bytes[values + wire * 32] ^= 1;

@@ -2,6 +2,7 @@
 
 mod budget;
 mod circom;
+mod circom_faults;
 mod faults;
 mod icicle;
 mod interrupt;

@@ -11,9 +11,11 @@ mod msm;
 mod ntt;
 
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
+use group::Group;
 
-use plimsoll::Reservation;
+use plimsoll::{Bytes, Ledger, Reservation, pool};
 
+use self::curve::AffineCurve;
 use super::scratch::ScratchVec;
 use super::{Backend, BackendError, CurveGroup, Transform, require_same_length, require_scratch, require_vectors_of};
 use crate::domain::Domain;
@@ -28,6 +30,29 @@ impl Cpu {
     pub fn new() -> Self {
         Self
     }
+}
+
+/// Fewer terms are multiplied one by one.
+const ALONE_MIN: usize = 32;
+
+/// A multiplication apart from any proof, on the threads of the current pool: what it takes is on nobody's ledger, and the caller's to
+/// say ([`msm_alone_bytes`]). Nothing of it is secret.
+pub(crate) fn msm_alone<C: AffineCurve>(bases: &[C], scalars: &[Scalar]) -> C::Curve {
+    assert_eq!(bases.len(), scalars.len(), "a scalar for each point");
+    let one_by_one = || bases.iter().zip(scalars).fold(C::Curve::identity(), |sum, (base, scalar)| sum + *base * *scalar);
+    if bases.len() < ALONE_MIN {
+        return one_by_one();
+    }
+    let bytes = Bytes(msm::scratch_bytes::<C>(bases.len(), pool::current_threads()));
+    let multiplied = Ledger::unlimited().reserve(crate::footprint::SCRATCH, bytes).try_now().ok();
+    let multiplied = multiplied.and_then(|mut scratch| msm::msm(bases, scalars, &mut scratch).ok());
+    // What is left to fail is the allocator.
+    multiplied.unwrap_or_else(one_by_one)
+}
+
+/// What [`msm_alone`] takes for so many terms on so many threads.
+pub(crate) fn msm_alone_bytes<C: AffineCurve>(n: usize, threads: usize) -> u64 {
+    if n < ALONE_MIN { 0 } else { msm::scratch_bytes::<C>(n, threads) }
 }
 
 impl Backend for Cpu {

@@ -7,9 +7,12 @@ use plimsoll::pool;
 use rand_core::{CryptoRng, RngCore};
 
 use super::ProvingKey;
+use crate::backend::kernels::msm_alone;
 
 /// Points combined at a time, so that little is held beside the key.
-const POINTS_PER_TASK: usize = 1 << 11;
+const POINTS_TOGETHER: usize = 1 << 14;
+/// Factors that a task makes.
+const FACTORS_PER_TASK: usize = 1 << 9;
 
 /// A relation of a key's points that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,28 +44,22 @@ impl ProvingKey {
         }
         let mut seed = [0; 32];
         rng.fill_bytes(&mut seed);
-        let sums = pool::map_indices(self.b_g1.len().div_ceil(POINTS_PER_TASK), |task| {
-            let range = task * POINTS_PER_TASK..((task + 1) * POINTS_PER_TASK).min(self.b_g1.len());
-            let factors: Vec<Scalar> = range.clone().map(|index| factor(&seed, index)).collect();
-            let g1: Vec<G1Projective> = self.b_g1[range.clone()].iter().map(PrimeCurveAffine::to_curve).collect();
-            let g2: Vec<G2Projective> = self.b_g2[range].iter().map(PrimeCurveAffine::to_curve).collect();
-            (combine(&g1, &factors, G1Projective::multi_exp), combine(&g2, &factors, G2Projective::multi_exp))
-        });
         let mut sum = (G1Projective::identity(), G2Projective::identity());
-        for (g1, g2) in sums {
-            sum.0 += g1;
-            sum.1 += g2;
+        let mut factors = vec![Scalar::default(); POINTS_TOGETHER.min(self.b_g1.len())];
+        for first in (0..self.b_g1.len()).step_by(POINTS_TOGETHER) {
+            let range = first..(first + POINTS_TOGETHER).min(self.b_g1.len());
+            let factors = &mut factors[..range.len()];
+            pool::for_each_chunk(factors, FACTORS_PER_TASK, |offset, factors| {
+                for (i, place) in factors.iter_mut().enumerate() {
+                    *place = factor(&seed, first + offset + i);
+                }
+            });
+            sum.0 += msm_alone(&self.b_g1[range.clone()], factors);
+            sum.1 += msm_alone(&self.b_g2[range], factors);
         }
         same("that beta and delta are the same in both groups", &vk.beta_g1, &vk.beta_g2)?;
         same("that B is the same in both groups", &sum.0.to_affine(), &sum.1.to_affine())
     }
-}
-
-/// The sum of the points times the factors, for which infinity does not count.
-fn combine<P: Group>(points: &[P], factors: &[Scalar], multiply: impl Fn(&[P], &[Scalar]) -> P) -> P {
-    let pairs = points.iter().zip(factors).filter(|(point, _)| !bool::from(point.is_identity()));
-    let (points, factors): (Vec<P>, Vec<Scalar>) = pairs.unzip();
-    if points.is_empty() { P::identity() } else { multiply(&points, &factors) }
 }
 
 /// 128 random bits for each point, from a seed that nobody knew when the key was made.

@@ -1,3 +1,4 @@
+use group::prime::PrimeCurveAffine;
 use plimsoll::Ledger;
 use rand_core::OsRng;
 
@@ -69,4 +70,36 @@ fn a_proof_is_not_valid_under_another_key() {
     let other = crate::setup::generate(&r1cs, &mut OsRng, &|_| std::ops::ControlFlow::Continue(())).expect("key");
     let other = PreparedVerifyingKey::new(&other.vk);
     assert_eq!(verify(&other, &proofs[0], &inputs[0]), Err(VerifyError::InvalidProof));
+}
+
+/// A point of the curve outside the group of prime order: of one of the small orders that divide the curve's.
+fn torsion() -> G1Affine {
+    let outside = (1_u8..).find_map(|x| {
+        let mut bytes = [0; 48];
+        (bytes[0], bytes[47]) = (0x80, x);
+        Option::<G1Affine>::from(G1Affine::from_compressed_unchecked(&bytes))
+    });
+    let outside = outside.expect("half of the numbers are an x").to_curve();
+    // The order of the group times the point, bit by bit: multiplication by a scalar knows only points of the group.
+    let order = (-Scalar::ONE).to_bytes_be();
+    let times = order.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1));
+    let product = times.fold(G1Projective::identity(), |sum, bit| sum.double() + if bit == 1 { outside } else { G1Projective::identity() });
+    (product + outside).to_affine()
+}
+
+#[test]
+fn a_proof_outside_the_group_is_refused_though_the_equation_holds() {
+    let (vk, good, inputs) = proofs(3);
+    let torsion = torsion();
+    assert!(bool::from(torsion.is_on_curve()) && !bool::from(torsion.is_torsion_free()));
+    for (element, index) in [(ProofElement::A, 0), (ProofElement::C, 2)] {
+        let mut proofs = good.clone();
+        let proof = &mut proofs[index];
+        let place = if element == ProofElement::A { &mut proof.a } else { &mut proof.c };
+        *place = (*place + torsion.to_curve()).to_affine();
+        let refused = Err(VerifyError::NotInSubgroup { index, element });
+        assert_eq!(verify(&vk, &proofs[index], &inputs[index]), Err(VerifyError::NotInSubgroup { index: 0, element }));
+        assert_eq!(verify_batch(&vk, &proofs, &inputs, &mut OsRng), refused);
+        assert_eq!(first_invalid(&vk, &proofs, &inputs).map(|(_, error)| Err(error)), Some(refused));
+    }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use plimsoll::Bytes;
 use serde_json::{Value, json};
+use signal_hook::consts::SIGINT;
 
 use super::Done;
 use crate::backend::Chosen;
@@ -23,9 +24,20 @@ pub(super) enum Outcome {
         message: String,
         /// The constraint that it breaks.
         constraint: Option<usize>,
-        /// Whether it is this program's fault.
-        internal: bool,
+        /// Whose fault it is.
+        fault: Fault,
     },
+}
+
+/// Whose fault it is that there is no proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The witness's, or its file's; with no constraints given perhaps somebody else's.
+    Witness,
+    /// The key's or the backend's, and not the witness's; or this program's.
+    Internal,
+    /// Nobody's: somebody has cancelled it.
+    Cancelled,
 }
 
 /// A finished batch.
@@ -51,13 +63,13 @@ impl Report<'_> {
 
     /// Whether every witness has a proof.
     pub(super) fn verdict(&self, json: bool) -> Result<(), Failure> {
-        let failed: Vec<(&WitnessFile, &String, bool)> = self
+        let failed: Vec<(&WitnessFile, &String, Fault)> = self
             .witnesses
             .iter()
             .zip(&self.done.outcomes)
             .filter_map(|(file, outcome)| match outcome {
                 Outcome::Proved => None,
-                Outcome::Failed { message, internal, .. } => Some((file, message, *internal)),
+                Outcome::Failed { message, fault, .. } => Some((file, message, *fault)),
             })
             .collect();
         let text = match &failed[..] {
@@ -68,7 +80,7 @@ impl Report<'_> {
                 format!("{some} of {all} witnesses have no proof, {} first", file.path.display())
             }
         };
-        let exit = if failed.iter().any(|(.., internal)| *internal) { Exit::Internal } else { Exit::BadInput };
+        let exit = exit_of(failed.iter().map(|(.., fault)| *fault));
         Err(Failure { told: json, ..Failure::new(exit, text) })
     }
 
@@ -192,5 +204,28 @@ impl Report<'_> {
                 "classes": classes,
             },
         })
+    }
+}
+
+/// How a batch with these faults ends: what somebody has to mend comes first.
+fn exit_of(faults: impl Iterator<Item = Fault>) -> Exit {
+    let of = |fault| match fault {
+        Fault::Internal => Exit::Internal,
+        Fault::Witness => Exit::BadInput,
+        Fault::Cancelled => Exit::Interrupted(SIGINT),
+    };
+    faults.map(of).min_by_key(|exit| exit.code()).unwrap_or(Exit::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_ends_as_its_worst_witness() {
+        let exit = |faults: &[Fault]| exit_of(faults.iter().copied()).code();
+        assert_eq!((exit(&[]), exit(&[Fault::Cancelled])), (0, 130));
+        assert_eq!(exit(&[Fault::Cancelled, Fault::Witness]), 4);
+        assert_eq!(exit(&[Fault::Witness, Fault::Internal, Fault::Cancelled]), 1);
     }
 }
