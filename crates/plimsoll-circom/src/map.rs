@@ -171,7 +171,8 @@ mod tests {
             let path = std::env::temp_dir().join(format!("plimsoll-cut-{name}-{}", std::process::id()));
             std::fs::write(&path, bytes).expect("a temporary file");
             let map = MappedFile::open(&path).expect("mapped");
-            let shorten = || File::options().write(true).open(&path).and_then(|file| file.set_len(0)).expect("shortened");
+            let shorten =
+                || File::options().write(true).open(&path).and_then(|file| file.set_len(0)).expect("shortened");
             let error = read(&map, &shorten);
             std::fs::remove_file(&path).expect("there");
             assert_eq!(error, ReadError::Unreadable { kind: io::ErrorKind::UnexpectedEof }, "{name}");

@@ -105,10 +105,8 @@ impl<'a> WtnsFile<'a> {
             let first = first + index * (WINDOW_BYTES / SCALAR_BYTES);
             let bytes = &mut window.0[..out.len() * SCALAR_BYTES];
             self.container.copy(self.values.start + first * SCALAR_BYTES, bytes)?;
-            convert(bytes, out).map_err(|bad| ReadError::Value {
-                section: Part::Values,
-                index: (first + bad) as u64,
-            })?;
+            convert(bytes, out)
+                .map_err(|bad| ReadError::Value { section: Part::Values, index: (first + bad) as u64 })?;
         }
         match out {
             [one, ..] if first == 0 && *one != Scalar::ONE => Err(ReadError::NoOne),

@@ -31,7 +31,9 @@ pub enum VerifyError {
     InvalidProof,
     /// An element is outside the group of prime order. The equation does not see that, and such a proof could tell something about
     /// its witness: it comes of a key whose points are outside, or of a device that computes wrongly.
-    #[error("element {element} of proof {index} is not in the group of prime order; the key is unsound, or a device computed wrongly")]
+    #[error(
+        "element {element} of proof {index} is not in the group of prime order; the key is unsound, or a device computed wrongly"
+    )]
     NotInSubgroup {
         /// The proof, counted from 0.
         index: usize,

@@ -107,7 +107,9 @@ mod tests {
         let mark = path.join(digest.to_string());
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, DIRECTORY_MODE);
         let mode = |path: &PathBuf, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-        for (place, others, own) in [(&path, 0o770, 0o700), (&path, 0o702, 0o700), (&mark, 0o620, 0o600), (&mark, 0o606, 0o600)] {
+        for (place, others, own) in
+            [(&path, 0o770, 0o700), (&path, 0o702, 0o700), (&mark, 0o620, 0o600), (&mark, 0o606, 0o600)]
+        {
             mode(place, others);
             assert!(!known.contains(digest), "{} with {others:o}", place.display());
             mode(place, own);

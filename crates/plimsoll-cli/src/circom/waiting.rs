@@ -29,7 +29,8 @@ impl Waiting {
         let room = usize::try_from(ledger.0 / SHARE / 2 / each).unwrap_or(usize::MAX);
         let together = room.clamp(1, VERIFY_TOGETHER);
         let at_most = room.clamp(RESULTS_MIN, RESULTS_WAITING_MAX + 2 * threads);
-        let verifying = PreparedVerifyingKey::bytes_for(inputs) + PreparedVerifyingKey::verification_bytes(inputs, threads);
+        let verifying =
+            PreparedVerifyingKey::bytes_for(inputs) + PreparedVerifyingKey::verification_bytes(inputs, threads);
         Self { together, at_most, bytes: Bytes((together + at_most) as u64 * each + verifying) }
     }
 }
@@ -46,7 +47,10 @@ mod tests {
         let many = Waiting::new(Bytes::GIB.times(4), 1 << 20, 4);
         assert_eq!((many.together, many.at_most), (4, 4));
         let each = Bytes::MIB.times(32);
-        assert!(many.bytes >= each.times(8) + Bytes::MIB.times(96 + 32), "results, the key's points, the sums of inputs");
+        assert!(
+            many.bytes >= each.times(8) + Bytes::MIB.times(96 + 32),
+            "results, the key's points, the sums of inputs"
+        );
         assert!(many.bytes <= each.times(8 + 8), "{}", many.bytes);
         // As few as there can be, however small the ledger.
         let tight = Waiting::new(Bytes::MIB, 1 << 20, 4);

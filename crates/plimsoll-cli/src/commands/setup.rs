@@ -217,7 +217,10 @@ fn verifying_key(path: &Path, map: &MappedFile) -> Result<Read, Failure> {
     if map.first() == Some(&b'{') {
         if map.len() as u64 > JSON_BYTES_MAX {
             let most = plimsoll::Bytes(JSON_BYTES_MAX);
-            return Err(about(path, format!("it is longer than any verification_key.json that is known here ({most})")));
+            return Err(about(
+                path,
+                format!("it is longer than any verification_key.json that is known here ({most})"),
+            ));
         }
         return VerificationKey::read(map).map(Read::Verifier).map_err(|e| about(path, e));
     }

@@ -110,9 +110,8 @@ fn what_is_no_file_is_not_replaced_and_a_link_is_followed() {
     let sandbox = sandbox();
     let pipe = sandbox.path("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    let convert = |output: &str| {
-        sandbox.run(&["setup", "convert", "small.zkey", "--to", "verification-key", "--output", output])
-    };
+    let convert =
+        |output: &str| sandbox.run(&["setup", "convert", "small.zkey", "--to", "verification-key", "--output", output]);
     convert("pipe").expect(6, &["pipe", "not a regular file"]);
     sandbox.run(&["setup", "powers", "--power", "1", "--output", "pipe"]).expect(6, &["pipe", "not a regular file"]);
     fs::create_dir(sandbox.path("out")).unwrap();
@@ -171,8 +170,7 @@ fn a_json_file_beyond_all_measure_is_not_read() {
     let large = fs::File::create(sandbox.path("large.json")).unwrap();
     std::io::Write::write_all(&mut &large, b"{").unwrap();
     large.set_len((64 << 20) + 1).unwrap();
-    let convert =
-        ["setup", "convert", "large.json", "--to", "verification-key", "--output", "out.json"];
+    let convert = ["setup", "convert", "large.json", "--to", "verification-key", "--output", "out.json"];
     sandbox.run(&convert).expect(4, &["large.json", "longer than any"]);
     assert!(!Path::new(&sandbox.path("out.json")).exists());
 }

@@ -39,7 +39,8 @@ const ALONE_MIN: usize = 32;
 /// say ([`msm_alone_bytes`]). Nothing of it is secret.
 pub(crate) fn msm_alone<C: AffineCurve>(bases: &[C], scalars: &[Scalar]) -> C::Curve {
     assert_eq!(bases.len(), scalars.len(), "a scalar for each point");
-    let one_by_one = || bases.iter().zip(scalars).fold(C::Curve::identity(), |sum, (base, scalar)| sum + *base * *scalar);
+    let one_by_one =
+        || bases.iter().zip(scalars).fold(C::Curve::identity(), |sum, (base, scalar)| sum + *base * *scalar);
     if bases.len() < ALONE_MIN {
         return one_by_one();
     }

@@ -83,7 +83,9 @@ fn torsion() -> G1Affine {
     // The order of the group times the point, bit by bit: multiplication by a scalar knows only points of the group.
     let order = (-Scalar::ONE).to_bytes_be();
     let times = order.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1));
-    let product = times.fold(G1Projective::identity(), |sum, bit| sum.double() + if bit == 1 { outside } else { G1Projective::identity() });
+    let product = times.fold(G1Projective::identity(), |sum, bit| {
+        sum.double() + if bit == 1 { outside } else { G1Projective::identity() }
+    });
     (product + outside).to_affine()
 }
 

@@ -65,8 +65,7 @@ fn outcomes(prover: Prover, count: usize, mut before: impl FnMut(&Ledger, usize)
     let witness = WitnessFile { path: format!("{FIXTURES}/small.wtns").into(), proof: "".into(), public: "".into() };
     let waiting = Waiting { together: 1, at_most: count, bytes: Bytes::MIB };
     let (cards, interrupt) = (Cards::default(), Interrupt::default());
-    let batch =
-        Batch { prover: &prover, cards: &cards, ledger: &ledger, pool: &pool, interrupt: &interrupt, waiting };
+    let batch = Batch { prover: &prover, cards: &cards, ledger: &ledger, pool: &pool, interrupt: &interrupt, waiting };
     let mut outcomes = Vec::new();
     let run = batch.run::<PipelineError>(&vec![witness; count], |index, result| {
         before(&ledger, index);
@@ -132,7 +131,8 @@ fn a_cancelled_witness_is_none_of_the_programs_faults() {
     let outcomes = outcomes(whole(true, Arc::new(Cpu::new())), COUNT, cancel);
     let cancelled = cancelled.expect("more than one is under way");
     for (index, outcome) in outcomes.iter().enumerate() {
-        let expected = if index == cancelled { matches!(outcome, Some(WitnessError::Cancelled)) } else { outcome.is_none() };
+        let expected =
+            if index == cancelled { matches!(outcome, Some(WitnessError::Cancelled)) } else { outcome.is_none() };
         assert!(expected, "witness {index} of which {cancelled} was cancelled: {outcome:?}");
     }
 }
