@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::faults::state;
+use crate::ffi::throw;
 
 /// What an extension says.
 pub struct Extension {
@@ -12,6 +13,9 @@ pub struct Extension {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn create_config_extension() -> *mut c_void {
+    if state().knobs.call("create_extension").is_some() {
+        throw(c"injected", false);
+    }
     *state().knobs.calls.entry("extensions".to_owned()).or_default() += 1;
     Box::into_raw(Box::new(Extension { chunks: 0, threads: 0 })).cast()
 }

@@ -7,13 +7,17 @@
 //! | `layout` | 31 as since v3.1; 30 as before, where vector operations know no batches |
 //! | `few_cores` | 1: as releases before v3.4 on two cores, where the processor's vector operations throw unless they are told of more threads |
 //! | `licence` | 1: no device can be set for want of a licence |
-//! | `wrong_msm`, `wrong_ntt`, `wrong_from` | results are wrong; `wrong_from`: from this multiplication on |
+//! | `wrong_msm`, `wrong_ntt`, `wrong_scale`, `wrong_from` | results are wrong; `wrong_from`: from this multiplication on |
+//! | `garbage` | the sum of this multiplication is no point |
+//! | `crash` | 1: setting a device ends the process |
 //! | `scratch` | how much scratch multiplications take, in thousandths of the measured formula |
 //! | `leak` | what a multiplication that is out of memory leaves behind |
 //! | `neighbour` | bytes that somebody else holds on each device |
 //! | `fail_at:NAME`, `fail_code` | the call number so many of this function, from now on, fails with that code, once; −1 throws, −2 throws something odd |
 //! | `watch_bytes` | pieces of memory of exactly this size count in `secrets` |
-//! | `broken` | every synchronisation fails, after what was begun is done |
+//! | `breaks_at`, `breaks` | from this synchronisation on, this device's fail as if it were broken |
+//! | `breaks_at_msm` | in this multiplication its device breaks |
+//! | `broken`, `broken:N` | every synchronisation of every device, or of this one, fails, after what was begun is done; 2: those of streams alone |
 //!
 //! | get | what |
 //! |---|---|

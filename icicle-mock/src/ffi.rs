@@ -18,7 +18,7 @@ unsafe extern "C-unwind" {
     fn plimsoll_icicle_mock_throw(what: *const c_char, odd: bool) -> !;
 }
 
-fn throw(what: &CStr, odd: bool) -> Code {
+pub(crate) fn throw(what: &CStr, odd: bool) -> Code {
     #[cfg(throws)]
     // SAFETY: a text that ends with a zero. No lock is held, and nothing that has to be dropped.
     unsafe {
@@ -82,6 +82,7 @@ pub unsafe extern "C-unwind" fn icicle_load_backend_from_env_or_default() -> Cod
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn icicle_is_device_available(device: *const Device) -> Code {
+    begin!("is_available");
     // SAFETY: a device of the caller's.
     match place_of(unsafe { &*device }) {
         // It looks at the kind alone.
@@ -95,6 +96,9 @@ pub unsafe extern "C-unwind" fn icicle_set_device(device: *const Device) -> Code
     begin!("set_device");
     if state().knobs.get("licence", 0) != 0 {
         return 13;
+    }
+    if state().knobs.get("crash", 0) != 0 {
+        std::process::abort();
     }
     // SAFETY: a device of the caller's.
     match place_of(unsafe { &*device }) {
@@ -221,7 +225,15 @@ fn begin_on(stream: *mut c_void, place: Place, is_async: bool, work: Work) -> Co
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn icicle_stream_synchronize(stream: *mut c_void) -> Code {
     let place = begin!("synchronize");
-    let broken = state().knobs.get("broken", 0) != 0;
+    {
+        let mut state = state();
+        let calls = state.knobs.calls.get("synchronize").copied();
+        if calls.is_some_and(|calls| calls >= state.knobs.get("breaks_at", i64::MAX)) {
+            let device = state.knobs.get("breaks", 0);
+            state.knobs.set(&format!("broken:{device}"), 1);
+        }
+    }
+    let broken = broken(place) != 0;
     if stream.is_null() {
         return if broken { 7 } else { 0 };
     }
@@ -236,8 +248,15 @@ pub unsafe extern "C-unwind" fn icicle_stream_synchronize(stream: *mut c_void) -
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn icicle_device_synchronize() -> Code {
-    begin!("device_synchronize");
-    0
+    let place = begin!("device_synchronize");
+    if broken(place) == 1 { 7 } else { 0 }
+}
+
+/// What of a device's synchronisations fails: 1 all, 2 those of its streams.
+fn broken(place: Place) -> i64 {
+    let state = state();
+    let of_all = state.knobs.get("broken", 0);
+    place.checked_sub(1).map_or(of_all, |mock| state.knobs.get(&format!("broken:{mock}"), of_all))
 }
 
 #[unsafe(no_mangle)]
@@ -369,7 +388,21 @@ fn msm<G: Group2>(
         let from = state.knobs.get("wrong_from", i64::MAX);
         state.knobs.get("wrong_msm", 0) != 0 || state.knobs.calls.get("msm").is_some_and(|calls| *calls >= from)
     };
+    {
+        let mut state = state();
+        if place > 0 && state.knobs.calls.get("msm").copied() == Some(state.knobs.get("breaks_at_msm", 0)) {
+            state.knobs.set(&format!("broken:{}", place - 1), 1);
+        }
+    }
+    let garbage = {
+        let state = state();
+        state.knobs.calls.get("msm").copied() == Some(state.knobs.get("garbage", 0))
+    };
     let (scalars, points, out) = (scalars as usize, points as usize, out as usize);
+    if !out.is_multiple_of(8) || !scalars.is_multiple_of(8) || !points.is_multiple_of(8) {
+        // Its own types are read and written there.
+        return violation(11);
+    }
     let multiply = move || {
         let mut state = state();
         let Some(bytes) = state.bytes(place, scalars, 32 * count) else { return 3 };
@@ -388,6 +421,9 @@ fn msm<G: Group2>(
         // SAFETY: so many bytes of the caller's, who promised to keep them until the stream is synchronised.
         let out = unsafe { std::slice::from_raw_parts_mut(out as *mut u8, G::PROJECTIVE) };
         G::write(&total, out);
+        if garbage {
+            out.fill(0xff);
+        }
         0
     };
     // Others find it taken until the sum is there.
@@ -509,6 +545,10 @@ fn element_wise(
     if place == 0 && config.threads < 2 && state().knobs.get("few_cores", 0) != 0 {
         return throw(c"the number of workers must be at least 1", false);
     }
+    if [a, b, out].iter().any(|address| !address.is_multiple_of(8)) {
+        return violation(11);
+    }
+    let wrong = one_scalar && state().knobs.get("wrong_scale", 0) != 0;
     let len = 32 * n as usize * config.batch;
     let a_len = if one_scalar { 32 * config.batch } else { len };
     let work = move || {
@@ -524,7 +564,7 @@ fn element_wise(
         let Some(out) = state.bytes(place, out, len) else { return 3 };
         for (index, (out, b)) in out.chunks_exact_mut(32).zip(&b).enumerate() {
             let a = if one_scalar { a[index / n as usize] } else { a[index] };
-            out.copy_from_slice(&f(a, *b).to_bytes_le());
+            out.copy_from_slice(&f(a, if wrong { *b + Scalar::ONE } else { *b }).to_bytes_le());
         }
         0
     };

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll::Bytes;
-use plimsoll_icicle::DeviceName;
+use plimsoll_icicle::Which;
 use plimsoll_icicle::error::OpenError;
 
 pub use self::circom::{
@@ -133,11 +133,11 @@ pub enum Command {
     /// Look at this machine, and say whether proving would work on it
     #[command(after_help = footer(DOCTOR_EXAMPLES))]
     Doctor(Doctor),
-    /// Open a device of ICICLE's, and end: `prove` has this done first, lest it be ended itself
+    /// Open devices of ICICLE's, and end: `prove` has this done first, lest it be ended itself
     #[command(hide = true)]
     IcicleProbe {
-        /// The device
-        device: Option<DeviceName>,
+        /// The device, or all of a kind
+        devices: Option<Which>,
     },
 }
 
@@ -169,8 +169,9 @@ pub struct Prove {
     /// What computes
     ///
     /// `auto` takes a CUDA device where the program has kernels and the machine a device, and the processor otherwise; the report
-    /// says which and why. One that is named is used or refused, never replaced. `icicle` takes the first device that ICICLE has a
-    /// backend for, `icicle:CUDA`, `icicle:CUDA:1` or `icicle:CPU` the one that is named; `plimsoll doctor` says where its
+    /// says which and why. One that is named is used or refused, never replaced. `icicle:CUDA:1` takes this device of ICICLE's,
+    /// `icicle:CUDA` all of this kind, `icicle` all of the first kind that it has a backend for: each operation goes to the one that
+    /// has the least to do, and a device that is lost on the way leaves the rest to the others. `plimsoll doctor` says where its
     /// libraries were looked for. `cuda` makes whole proofs on all devices that the driver shows (CUDA_VISIBLE_DEVICES says which
     /// those are): the key stays there, and a device that is lost on the way gives its proofs to the others.
     #[arg(
@@ -339,8 +340,8 @@ pub enum BackendChoice {
     Cpu,
     /// A CUDA device.
     Cuda,
-    /// A device of ICICLE's: this one, or the first.
-    Icicle(Option<DeviceName>),
+    /// Devices of ICICLE's.
+    Icicle(Which),
 }
 
 impl FromStr for BackendChoice {
@@ -351,9 +352,9 @@ impl FromStr for BackendChoice {
             None if text == "auto" => Ok(Self::Auto),
             None if text == "cpu" => Ok(Self::Cpu),
             None if text == "cuda" => Ok(Self::Cuda),
-            None if text == "icicle" => Ok(Self::Icicle(None)),
+            None if text == "icicle" => Ok(Self::Icicle(Which::First)),
             Some(("icicle", device)) => match device.parse() {
-                Ok(name) => Ok(Self::Icicle(Some(name))),
+                Ok(which) => Ok(Self::Icicle(which)),
                 Err(error) => Err(OpenError::to_string(&error)),
             },
             _ => Err("there are auto, cpu, cuda, icicle, and devices of ICICLE's, such as icicle:CUDA:1".to_owned()),
@@ -367,8 +368,8 @@ impl fmt::Display for BackendChoice {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda => f.write_str("cuda"),
-            Self::Icicle(None) => f.write_str("icicle"),
-            Self::Icicle(Some(name)) => write!(f, "icicle:{name}"),
+            Self::Icicle(Which::First) => f.write_str("icicle"),
+            Self::Icicle(which) => write!(f, "icicle:{which}"),
         }
     }
 }
@@ -496,10 +497,9 @@ mod tests {
 
     #[test]
     fn a_backend_is_read_as_it_is_written() {
-        for text in ["auto", "cpu", "cuda", "icicle", "icicle:CUDA:0", "icicle:METAL:3"] {
+        for text in ["auto", "cpu", "cuda", "icicle", "icicle:CUDA", "icicle:CUDA:0", "icicle:METAL:3"] {
             assert_eq!(text.parse::<BackendChoice>().expect(text).to_string(), text);
         }
-        assert_eq!("icicle:CUDA".parse::<BackendChoice>().expect("a kind").to_string(), "icicle:CUDA:0");
         for wrong in ["", "gpu", "icicle:", "icicle:CUDA:x", "cuda:1", "Icicle"] {
             assert!(wrong.parse::<BackendChoice>().is_err(), "{wrong}");
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use plimsoll::Bytes;
 use plimsoll_groth16::backend::{Backend, Cpu};
 use plimsoll_icicle::error::OpenError;
-use plimsoll_icicle::{Device, DeviceName, Library, Options};
+use plimsoll_icicle::{Device, Devices, Library, Options, Which};
 
 use crate::args::BackendChoice;
 use crate::cards::Cards;
@@ -39,7 +39,7 @@ pub fn choose(choice: BackendChoice, memory: Option<Bytes>) -> Result<Chosen, Fa
     match choice {
         BackendChoice::Cpu => Ok(cpu("asked for".to_owned())),
         BackendChoice::Cuda => cuda(memory).map_err(|why| unavailable("cuda", &why)),
-        BackendChoice::Icicle(name) => icicle(name.as_ref(), memory).map_err(|why| unavailable("icicle", &why)),
+        BackendChoice::Icicle(which) => icicle(&which, memory).map_err(|why| unavailable("icicle", &why)),
         BackendChoice::Auto => Ok(cuda(memory).unwrap_or_else(|why| cpu(format!("no CUDA: {why}")))),
     }
 }
@@ -73,31 +73,50 @@ pub fn icicle_devices() -> Result<String, String> {
 /// Of the machine's memory, where the device is the processor and nothing was said.
 const ICICLE_CPU_BYTES: Bytes = Bytes(512 << 20);
 
-fn icicle(name: Option<&DeviceName>, memory: Option<Bytes>) -> Result<Chosen, String> {
+fn icicle(which: &Which, memory: Option<Bytes>) -> Result<Chosen, String> {
     let open = || {
-        Library::locate(None)?;
-        survives(name)?;
-        let device = Device::open(name, &Options::default())?;
-        let why = device.describe();
-        let is_host = device.name().is_host();
+        let devices = open_icicle(which)?;
+        let why = devices.iter().map(Device::describe).collect::<Vec<_>>().join("; ");
+        let is_host = devices.iter().any(|device| device.name().is_host());
         let memory = memory.or(is_host.then_some(ICICLE_CPU_BYTES));
         let host_memory = memory.filter(|_| is_host).unwrap_or(Bytes::ZERO);
-        Ok::<_, OpenError>(Chosen::of(Arc::new(device.alone(memory)?), why, host_memory))
+        let mut all = devices.into_iter().map(|device| device.alone(memory)).collect::<Result<Vec<_>, _>>()?;
+        let backend: Arc<dyn Backend> = match all.len() {
+            1 => Arc::new(all.remove(0)),
+            _ => Arc::new(Devices::new(all)),
+        };
+        Ok::<_, OpenError>(Chosen::of(backend, why, host_memory))
     };
     open().map_err(|error| error.to_string())
 }
 
-/// Opens the device in a process of its own, which ends in this one's place if ICICLE's layouts are not those that are known.
-fn survives(name: Option<&DeviceName>) -> Result<(), OpenError> {
+/// Whether these devices of ICICLE's can be had, and what they would take of the host's memory.
+///
+/// # Errors
+///
+/// Why not.
+pub fn look_at_icicle(which: &Which) -> Result<Bytes, String> {
+    let devices = open_icicle(which).map_err(|error| error.to_string())?;
+    let is_host = devices.iter().any(|device| device.name().is_host());
+    Ok(if is_host { ICICLE_CPU_BYTES } else { Bytes::ZERO })
+}
+
+fn open_icicle(which: &Which) -> Result<Vec<Device>, OpenError> {
+    Library::locate(None)?;
+    survives(which)?;
+    Device::open_all(which, &Options::default())
+}
+
+/// Opens the devices in a process of its own, which ends in this one's place if ICICLE's layouts are not those that are known.
+fn survives(which: &Which) -> Result<(), OpenError> {
     // In unit tests this program is another one.
     if cfg!(test) {
         return Ok(());
     }
     let Ok(program) = std::env::current_exe() else { return Ok(()) };
-    let text = name.map_or_else(|| "the first device".to_owned(), DeviceName::to_string);
     let mut child = std::process::Command::new(program);
-    child.arg("icicle-probe").args(name.map(DeviceName::to_string));
-    plimsoll_icicle::probe::survives(&text, &mut child)
+    child.arg("icicle-probe").args((*which != Which::First).then(|| which.to_string()));
+    plimsoll_icicle::probe::survives(&which.to_string(), &mut child)
 }
 
 /// What that process does.
@@ -105,8 +124,8 @@ fn survives(name: Option<&DeviceName>) -> Result<(), OpenError> {
 /// # Errors
 ///
 /// If there is no such device.
-pub fn try_icicle(name: Option<&DeviceName>) -> Result<(), Failure> {
-    match Device::open(name, &Options::default()) {
+pub fn try_icicle(which: Option<&Which>) -> Result<(), Failure> {
+    match Device::open_all(which.unwrap_or(&Which::First), &Options::default()) {
         Ok(_) => Ok(()),
         Err(error) => Err(unavailable("icicle", &error.to_string())),
     }
@@ -157,7 +176,7 @@ mod tests {
         let name = |choice| choose(choice, None).map(|chosen| chosen.name);
         assert_eq!(name(BackendChoice::Cpu).expect("always there"), "cpu");
         let nowhere = "NOWHERE".parse().expect("it could be a device");
-        let refused = name(BackendChoice::Icicle(Some(nowhere))).expect_err("there is no such device");
+        let refused = name(BackendChoice::Icicle(Which::One(nowhere))).expect_err("there is no such device");
         assert_eq!(refused.exit, Exit::Usage);
         // On a machine with a device and a program with kernels it is there; otherwise it is an error, and never another.
         match name(BackendChoice::Cuda) {

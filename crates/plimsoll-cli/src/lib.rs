@@ -84,7 +84,7 @@ pub fn run() -> Exit {
         Command::Ctl(args) => commands::ctl::run(args),
         Command::Top(args) => commands::top::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
-        Command::IcicleProbe { device } => backend::try_icicle(device.as_ref()),
+        Command::IcicleProbe { devices } => backend::try_icicle(devices.as_ref()),
         Command::Inspect(args) => commands::inspect::run(args),
         Command::Setup(args) => commands::setup::run(args),
         Command::Completions(args) => commands::completions::run(args),

@@ -13,7 +13,8 @@ extern "C" int plimsoll_icicle_shield(int (*call)(void *), void *data, char *tex
   try {
     return call(data);
   } catch (const std::exception &exception) {
-    std::strncpy(text, exception.what(), len - 1);
+    const char *said = exception.what();
+    std::strncpy(text, said ? said : "an exception that says nothing", len - 1);
     text[len - 1] = '\0';
     return -1;
   } catch (...) {

@@ -6,6 +6,7 @@ use plimsoll::Bytes;
 use plimsoll_groth16::backend::BackendError;
 
 use crate::abi::{Code, code, code_name};
+use crate::name::DeviceName;
 use crate::shield::Exception;
 
 /// A place where ICICLE was looked for, and why it was not taken from there.
@@ -129,6 +130,16 @@ pub enum OpenError {
     Call(#[from] CallError),
 }
 
+impl OpenError {
+    /// What a call said while the device was opened.
+    pub(crate) fn call(error: CallError, name: &DeviceName) -> Self {
+        match error.fault {
+            Fault::Licence => OpenError::Licence { device: name.to_string() },
+            _ => OpenError::Call(error),
+        }
+    }
+}
+
 fn list(tried: &[Tried]) -> String {
     tried.iter().map(Tried::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -173,6 +184,12 @@ pub enum Fault {
         /// Its name.
         name: &'static str,
     },
+    /// The device's domain does not reach so far, or was let go of to make a larger one.
+    #[error("the device's domain is too small for it")]
+    DomainTooSmall,
+    /// What came out of a call is no result of any call: no point of the curve.
+    #[error("the device's sum is no point of the curve")]
+    Nonsense,
     /// Any other number.
     #[error("ICICLE says {} ({code})", code_name(*.code))]
     Code {
@@ -254,6 +271,15 @@ impl CallError {
         Self { operation, fault: Fault::Refused { why } }
     }
 
+    /// The same of a call that came when what it was about was done: whatever was wanting, that is not to be made again.
+    pub(crate) fn after_all(self) -> Self {
+        let fault = match self.fault {
+            fault @ (Fault::OutOfMemory { .. } | Fault::Doubted) => Fault::Unfinished { code: fault.code() },
+            fault => fault,
+        };
+        Self { fault, ..self }
+    }
+
     /// Whether the device had too little memory.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self.fault, Fault::OutOfMemory { .. })
@@ -262,7 +288,11 @@ impl CallError {
     /// Whether the device has to be looked at before it is used again: something was left half done.
     pub(crate) fn leaves_doubt(&self) -> bool {
         match &self.fault {
-            Fault::OutOfMemory { .. } | Fault::Exception { .. } | Fault::Code { .. } | Fault::Unfinished { .. } => true,
+            Fault::OutOfMemory { .. }
+            | Fault::Exception { .. }
+            | Fault::Code { .. }
+            | Fault::Unfinished { .. }
+            | Fault::Nonsense => true,
             Fault::NoSuchDevice
             | Fault::Licence
             | Fault::InvalidArgument
@@ -270,6 +300,7 @@ impl CallError {
             | Fault::NoFunction { .. }
             | Fault::Refused { .. }
             | Fault::Squeezed { .. }
+            | Fault::DomainTooSmall
             | Fault::Doubted
             | Fault::Lost { .. } => false,
         }

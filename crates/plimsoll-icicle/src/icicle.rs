@@ -33,9 +33,10 @@ mod open;
 mod transforms;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
-use plimsoll::ledger::{EnterError, Job, SubmitError};
+use plimsoll::ledger::{EnterError, Job, NeverFits, SubmitError};
 use plimsoll::{Bytes, Class, Demand, Grant, JobSpec, Ledger, Profile, Reservation, Space};
 use plimsoll_groth16::backend::{
     Backend, BackendError, CurveGroup, Transform, require_same_length, require_vectors_of,
@@ -44,6 +45,7 @@ use plimsoll_groth16::device::{abc, buckets, points, workspace};
 use plimsoll_groth16::domain::Domain;
 use plimsoll_groth16::keys::ProvingKey;
 
+pub(crate) use self::bases::KeyCurve;
 use self::bases::KnownKey;
 use self::books::Books;
 pub use self::books::Reconciliation;
@@ -92,6 +94,10 @@ struct Inner {
     ledger: Ledger,
     number: u16,
     limit: u64,
+    /// What was free when the device was put under the ledger, and nothing was held.
+    free_at_first: Option<u64>,
+    /// What others held when a multiplication was last begun with nothing beside it.
+    besides: AtomicI64,
     scratch: Scratch,
     scaling: Scaling,
     _check: Reservation,
@@ -125,6 +131,47 @@ impl Icicle {
         self.inner.account.learned()
     }
 
+    /// As [`Backend::ntt`]; `touched` says after an error whether something may have been written. The next two likewise.
+    pub(crate) fn transform(
+        &self,
+        domain: &Domain,
+        data: &mut [Scalar],
+        transform: Transform,
+        touched: &mut bool,
+    ) -> Result<(), BackendError> {
+        self.inner.transform(domain, data, transform, touched)
+    }
+
+    pub(crate) fn quotient(
+        &self,
+        domain: &Domain,
+        vectors: [&mut [Scalar]; 3],
+        factor: &Scalar,
+        touched: &mut bool,
+    ) -> Result<(), BackendError> {
+        self.inner.quotient(domain, vectors, factor, touched)
+    }
+
+    pub(crate) fn mul_sub_scale_noting(
+        &self,
+        a: &mut [Scalar],
+        b: &[Scalar],
+        c: &[Scalar],
+        factor: &Scalar,
+        touched: &mut bool,
+    ) -> Result<(), BackendError> {
+        self.inner.mul_sub_scale(a, b, c, factor, touched)
+    }
+
+    pub(crate) fn multiply<C: KeyCurve>(&self, bases: &[C], scalars: &[Scalar]) -> Result<C::Curve, BackendError> {
+        self.inner.msm(bases, scalars)
+    }
+
+    /// Whether these points are on the device.
+    pub(crate) fn has_points<C: KeyCurve>(&self, bases: &[C]) -> bool {
+        self.inner.known(bases).is_some_and(|known| known.residency.is_resident())
+    }
+
     /// Compares what the device says of its memory with the books, and books what others hold. `None` where the device tells
     /// nothing. It waits until nothing is under way.
     pub fn reconcile(&self) -> Option<Reconciliation> {
@@ -141,6 +188,12 @@ fn margin(number: u16) -> Class {
     class("device.margin", number)
 }
 
+/// What is kept for good, and the limit, leave no room for it.
+fn too_little(operation: &'static str, never: &NeverFits) -> BackendError {
+    let free = never.limit.saturating_sub(never.retained);
+    BackendError::DeviceOutOfMemory { operation, wanted: never.claim, free }
+}
+
 /// What an operation was granted, by which of its profiles.
 struct Admitted {
     // The stage ends, then the job.
@@ -153,8 +206,8 @@ struct Admitted {
 enum Failure {
     /// An allocation failed, and nothing was written.
     OutOfMemory(BackendError),
-    /// Somebody else's call had failed before it: this one was not begun.
-    InDoubt(BackendError),
+    /// Somebody else's call had failed before it, or somebody was making a larger domain: this one was not begun.
+    NotBegun(BackendError),
     /// It is not to be made again.
     Final(BackendError),
 }
@@ -168,12 +221,12 @@ impl From<BackendError> for Failure {
 impl From<Failure> for BackendError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::OutOfMemory(error) | Failure::InDoubt(error) | Failure::Final(error) => error,
+            Failure::OutOfMemory(error) | Failure::NotBegun(error) | Failure::Final(error) => error,
         }
     }
 }
 
-/// How often an operation finds the device in doubt, of others' making, before it gives up.
+/// How often an operation is not begun for what others do, before it gives up.
 const DOUBTS_MAX: u32 = 64;
 
 impl Inner {
@@ -192,14 +245,22 @@ impl Inner {
         let spec = needs(profiles.fold(JobSpec::new(operation, first), JobSpec::or));
         let free = self.limit;
         let mut job = self.ledger.submit(spec).map_err(|error| match error {
-            SubmitError::NeverFits(never) => {
-                BackendError::DeviceOutOfMemory { operation, wanted: never.claim, free: never.limit - never.retained }
-            }
+            SubmitError::NeverFits(never) => too_little(operation, &never),
             other => self.refused(operation, other.to_string()),
         })?;
-        let refused = |error: EnterError| self.refused(operation, error.to_string());
+        let refused = |error: EnterError| match error {
+            // Something was booked for good while it waited.
+            EnterError::NeverFits(never) => too_little(operation, &never),
+            other => self.refused(operation, other.to_string()),
+        };
         while let Some(next) = job.load().wait().map_err(refused)? {
-            load(next).map_err(|error| self.told(operation, error, free))?;
+            if let Err(error) = load(next) {
+                // Whoever has the domain's lock waits for room, and who looks at the device waits for that lock.
+                if !mutant!("icicle-looks-with-its-job") {
+                    drop(job);
+                }
+                return Err(self.told(operation, error, free));
+            }
         }
         let grant = job.enter(0).wait().map_err(refused)?;
         Ok(Admitted { grant, _job: job })
@@ -215,7 +276,9 @@ impl Inner {
     /// A failed call in the words of backends; before that the device is looked at, if it is in doubt.
     fn told(&self, operation: &'static str, error: CallError, free: u64) -> Failure {
         match self.settle(&error) {
-            Ok(()) if error.fault == Fault::Doubted => Failure::InDoubt(error.for_backend(operation, free)),
+            Ok(()) if matches!(error.fault, Fault::Doubted | Fault::DomainTooSmall) => {
+                Failure::NotBegun(error.for_backend(operation, free))
+            }
             Ok(()) if error.is_out_of_memory() => Failure::OutOfMemory(error.for_backend(operation, free)),
             Ok(()) => Failure::Final(error.for_backend(operation, free)),
             Err(lost) => Failure::Final(lost.for_backend(operation, free)),
@@ -242,18 +305,23 @@ impl Inner {
         }
         let erased = self.owner.call("erase", |scope| scope.erase(buffer.memory.all()));
         let result = outcome?;
-        erased.map(|()| result)
+        match erased {
+            Ok(()) => Ok(result),
+            // The operation is made, and making it again would make it twice.
+            Err(error) if mutant!("icicle-erasing-is-tried-again") => Err(error),
+            Err(error) => Err(error.after_all()),
+        }
     }
 
-    /// Makes an operation again: once if its device was out of memory, and whenever it came to a device that was in doubt, and
-    /// has been looked at since. Neither has written anything.
+    /// Makes an operation again: once if its device was out of memory, and whenever it came to a device that was in doubt and has
+    /// been looked at since, or that had let go of its domain for a larger one. None of these has written anything.
     fn again<R>(&self, mut operation: impl FnMut() -> Result<R, Failure>) -> Result<R, BackendError> {
         let (mut failures, mut doubts) = (0, 0);
         loop {
             match operation() {
                 Ok(result) => return Ok(result),
                 Err(Failure::OutOfMemory(_)) if failures == 0 => failures += 1,
-                Err(Failure::InDoubt(_)) if doubts < DOUBTS_MAX => doubts += 1,
+                Err(Failure::NotBegun(_)) if doubts < DOUBTS_MAX && !mutant!("icicle-begins-once") => doubts += 1,
                 Err(failure) => return Err(failure.into()),
             }
         }
@@ -305,7 +373,7 @@ impl Backend for Icicle {
         _scratch: &mut Reservation,
     ) -> Result<(), BackendError> {
         require_same_length("ntt", domain.size(), data.len())?;
-        self.inner.transform(domain, data, transform)
+        self.inner.transform(domain, data, transform, &mut false)
     }
 
     fn quotient_on_coset(
@@ -318,13 +386,13 @@ impl Backend for Icicle {
         _scratch: &mut Reservation,
     ) -> Result<(), BackendError> {
         require_vectors_of(domain, [a, b, c])?;
-        self.inner.quotient(domain, [a, b, c], factor)
+        self.inner.quotient(domain, [a, b, c], factor, &mut false)
     }
 
     fn mul_sub_scale(&self, a: &mut [Scalar], b: &[Scalar], c: &[Scalar], factor: &Scalar) -> Result<(), BackendError> {
         require_same_length("mul_sub_scale", a.len(), b.len())?;
         require_same_length("mul_sub_scale", a.len(), c.len())?;
-        self.inner.mul_sub_scale(a, b, c, factor)
+        self.inner.mul_sub_scale(a, b, c, factor, &mut false)
     }
 
     fn msm_g1(

@@ -24,6 +24,7 @@ mod mutant;
 mod abi;
 mod account;
 mod convert;
+mod devices;
 pub mod error;
 mod icicle;
 mod library;
@@ -36,10 +37,11 @@ mod trust;
 
 /// A device as its owner's thread calls it: for who wants to compute beside what [`Icicle`] does.
 pub mod device {
-    pub use crate::owner::{DeviceMemory, MsmCall, Owner, Part, Plain, Scope};
+    pub use crate::owner::{DeviceMemory, MsmCall, Owner, Part, Plain, Scope, Sum};
 }
 
+pub use devices::Devices;
 pub use icicle::{Device, Icicle, Learned, Options, Reconciliation};
 pub use library::{FOLDER_VARIABLE, Library};
-pub use name::DeviceName;
+pub use name::{DeviceName, Which};
 pub use shield::IS_SHIELDED;

@@ -19,6 +19,7 @@ mod symbols;
 
 use std::env;
 use std::ffi::{CString, OsString};
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library as Loaded, RTLD_GLOBAL, RTLD_NOW};
@@ -141,13 +142,17 @@ impl Library {
             // SAFETY: opening a library runs its initialisers. That they do no harm is for whoever installed it to know; it is
             // ICICLE by its name and place, and the same that its own crates link to.
             let loaded = unsafe { Loaded::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) };
-            loaded.map_err(|error| OpenError::Unusable { library: path.display().to_string(), message: reason(&error) })
+            match loaded {
+                // Never closed, whatever becomes of the others.
+                Ok(loaded) => Ok(ManuallyDrop::new(loaded)),
+                Err(error) => {
+                    Err(OpenError::Unusable { library: path.display().to_string(), message: reason(&error) })
+                }
+            }
         };
         let libraries = [open(DEVICE)?, open(FIELD)?, open(CURVE)?];
         let version = symbols::recognise(|name| symbols::has(&libraries, name))?;
         let symbols = Symbols::of(&libraries)?;
-        // Never closed.
-        libraries.into_iter().for_each(std::mem::forget);
         let library = Library { folder: folder.map(Path::to_owned), version, symbols };
         library.load_backends()?;
         Ok(Box::leak(Box::new(library)))

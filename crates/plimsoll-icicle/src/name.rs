@@ -65,9 +65,53 @@ impl fmt::Display for DeviceName {
     }
 }
 
+/// Which devices: `CUDA:1` is one, `CUDA` all of that kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Which {
+    /// All of the first kind that is not the processor, or the processor where there is none.
+    #[default]
+    First,
+    /// All of a kind.
+    Kind(String),
+    /// One.
+    One(DeviceName),
+}
+
+impl FromStr for Which {
+    type Err = OpenError;
+
+    fn from_str(text: &str) -> Result<Self, OpenError> {
+        let name: DeviceName = text.parse()?;
+        Ok(if text.contains(':') { Self::One(name) } else { Self::Kind(name.kind) })
+    }
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::First => f.write_str("the first devices"),
+            Self::Kind(kind) => f.write_str(kind),
+            Self::One(name) => name.fmt(f),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kind_alone_is_all_of_it_where_several_may_be_meant() {
+        for (text, which) in
+            [("CUDA", Which::Kind("CUDA".to_owned())), ("CUDA:1", Which::One("CUDA:1".parse().expect("a name")))]
+        {
+            assert_eq!(text.parse::<Which>().expect("it is one"), which);
+            assert_eq!(which.to_string(), text);
+        }
+        for wrong in ["", ":1", "CUDA:", "CUDA:x", "CPU,CUDA"] {
+            assert_eq!(wrong.parse::<Which>(), Err(OpenError::BadName { name: wrong.to_owned() }));
+        }
+    }
 
     #[test]
     fn a_kind_alone_is_its_first_device() {

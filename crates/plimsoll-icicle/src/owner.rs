@@ -18,7 +18,9 @@
 //!
 //! **What a call uses outlives its synchronisation, by type.** A [`Scope`] takes host slices and device memory for `'env`, a
 //! lifetime that began before [`Owner::call`] and ends after it has returned; and that returns after the owner has synchronised,
-//! also where the closure fails or panics. A buffer of the closure's own does not live long enough:
+//! also where the closure fails or panics. (A device that will not be synchronised, neither the stream twice nor all of it, is given
+//! up and never called again: nobody could wait for it any longer.) Device memory of another owner is refused. A buffer of the
+//! closure's own does not live long enough:
 //!
 //! ```compile_fail
 //! # use plimsoll_icicle::device::{DeviceMemory, Owner};
@@ -41,6 +43,7 @@
 mod extension;
 mod memory;
 mod scope;
+mod sum;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -56,9 +59,16 @@ use self::scope::Here;
 
 pub(crate) use self::scope::{Holdings, registered};
 pub use self::scope::{MsmCall, Plain, Scope};
+pub use self::sum::Sum;
 use crate::error::{CallError, Fault, OpenError};
 use crate::library::Library;
 use crate::name::DeviceName;
+use crate::trust::Scaling;
+
+thread_local! {
+    /// Whether this is some device's thread.
+    static IS_OWNER: Cell<bool> = const { Cell::new(false) };
+}
 
 /// A device of ICICLE's and the thread that calls it. Dropping the last handle lets the thread finish and end.
 pub struct Owner {
@@ -68,6 +78,8 @@ pub struct Owner {
     queue: Option<Sender<Message>>,
     handle: Option<JoinHandle<()>>,
     thread: ThreadId,
+    /// How many devices of its kind there are.
+    siblings: u16,
     shared: Arc<Shared>,
 }
 
@@ -86,6 +98,8 @@ struct Shared {
     doubts: AtomicU64,
     /// How many of these it has been looked at since.
     settled: AtomicU64,
+    /// How vectors were found to be scaled rightly when the device was first asked.
+    scaling: OnceLock<Scaling>,
     /// Calls that were handed over.
     handed_over: AtomicU64,
     /// The most calls that were under way at once.
@@ -118,7 +132,8 @@ impl Owner {
             let (shared, name) = (shared.clone(), name.clone());
             move || match Here::open(library, &name, streams.max(1), shared) {
                 Ok(mut here) => {
-                    let _ = opened.send(Ok(()));
+                    IS_OWNER.set(true);
+                    let _ = opened.send(Ok(here.siblings()));
                     live(&mut here, &messages);
                     here.close();
                 }
@@ -130,12 +145,15 @@ impl Owner {
         let ended = || OpenError::Thread { message: "it ended at once".to_owned() };
         let opened = is_open.recv().unwrap_or_else(|_| Err(ended()));
         let thread = handle.thread().id();
-        if let Err(error) = opened {
-            let _ = handle.join();
-            return Err(error);
-        }
+        let siblings = match opened {
+            Ok(siblings) => siblings,
+            Err(error) => {
+                let _ = handle.join();
+                return Err(error);
+            }
+        };
         let (queue, handle) = (Some(queue), Some(handle));
-        Ok(Arc::new(Owner { library, name: name.clone(), queue, handle, thread, shared }))
+        Ok(Arc::new(Owner { library, name: name.clone(), queue, handle, thread, siblings, shared }))
     }
 
     /// The device.
@@ -224,6 +242,11 @@ impl Owner {
         }
     }
 
+    /// How many devices of its kind there are, this one included.
+    pub fn siblings(&self) -> u16 {
+        self.siblings
+    }
+
     /// Whether this is the owner's thread.
     fn is_here(&self) -> bool {
         thread::current().id() == self.thread
@@ -273,8 +296,21 @@ impl Owner {
         self.shared.under_way_peak.load(Ordering::Relaxed)
     }
 
+    /// Frees memory without waiting for it: for the threads of other devices, which the owner may be waiting for. What is allocated
+    /// after it comes after it in the queue.
+    fn free_later(&self, address: usize, bytes: u64) {
+        let (tell, _) = sync_channel(1);
+        // One that fails is noted where it does.
+        let job: Job<'static> = Box::new(move |here, _| drop(here.free(address, bytes)));
+        if let Some(queue) = &self.queue {
+            let _ = queue.send(Message { job, tell, alone: false, operation: "free" });
+            self.shared.handed_over.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Asks for known answers, after a call that was out of memory, threw, or said something odd: until then the device computes
-    /// nothing more ([`Fault::Doubted`]). Nothing is booked; [`Icicle`](crate::Icicle) does that, and calls this by itself.
+    /// nothing more ([`Fault::Doubted`]). For who has an owner alone: an [`Icicle`](crate::Icicle) does it by itself, and books what
+    /// it finds.
     ///
     /// # Errors
     ///
@@ -310,6 +346,16 @@ impl Owner {
         self.shared.settled.fetch_max(doubts, Ordering::Relaxed);
     }
 
+    /// How vectors are scaled rightly, by who asked first: what was right must stay so.
+    pub(crate) fn scaling(&self, found: Scaling) -> Scaling {
+        *self.shared.scaling.get_or_init(|| found)
+    }
+
+    /// The device said something that cannot be right.
+    pub(crate) fn doubt(&self) {
+        self.shared.doubt();
+    }
+
     /// Gives the device up, once and for all.
     pub(crate) fn give_up(&self, message: String) {
         self.shared.give_up(message);
@@ -321,12 +367,16 @@ impl Owner {
     }
 
     fn loss(&self, operation: &'static str) -> Option<CallError> {
-        let message = self.lost()?.to_owned();
-        Some(CallError { operation, fault: Fault::Lost { message } })
+        self.shared.loss(operation)
     }
 }
 
 impl Shared {
+    fn loss(&self, operation: &'static str) -> Option<CallError> {
+        let message = self.lost.get()?.clone();
+        Some(CallError { operation, fault: Fault::Lost { message } })
+    }
+
     fn give_up(&self, message: String) {
         // Whoever is first says why.
         let _ = self.lost.set(message);
@@ -346,7 +396,7 @@ impl Shared {
         self.doubts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// On the owner's thread, which raises all doubts, it is exact.
+    /// On the owner's thread, which raises all doubts but those about what came out of a call, it is exact.
     fn is_doubted(&self) -> bool {
         self.doubts.load(Ordering::Relaxed) > self.settled.load(Ordering::Relaxed)
     }
@@ -382,7 +432,17 @@ fn live(here: &mut Here, messages: &Receiver<Message>) {
         if alone {
             under_way.drain(..).for_each(|call| finish(here, call));
         }
+        if let Some(error) = here.loss(operation)
+            && !mutant!("icicle-calls-the-lost")
+        {
+            // Given up while this one was in the queue: what it would begin nobody could wait for. What it borrows is let go
+            // before its worker hears of it.
+            drop(job);
+            let _ = tell.send(Err(error));
+            continue;
+        }
         let stream = here.take_stream();
+        here.note_beside(under_way.len());
         job(here, stream);
         under_way.push_back(UnderWay { stream, tell, operation });
         here.note_under_way(under_way.len());

@@ -12,10 +12,10 @@ use ff::{Field, PrimeField};
 use group::{Curve, Group};
 
 use crate::abi::SCALAR_BYTES;
-use crate::convert::{IcicleCurve, affine_bytes, projective_bytes};
+use crate::convert::{IcicleCurve, affine_bytes};
 use crate::error::{CallError, OpenError};
 use crate::memory::{MsmPlan, Scratch};
-use crate::owner::{MsmCall, Owner, Plain, Scope};
+use crate::owner::{MsmCall, Owner, Plain, Scope, Sum};
 
 /// The terms of the multiplications.
 const TERMS: usize = 5;
@@ -51,7 +51,7 @@ impl From<CallError> for Doubt {
 impl Doubt {
     pub(crate) fn for_opening(self, owner: &Owner) -> OpenError {
         match self {
-            Doubt::Call(error) => OpenError::Call(error),
+            Doubt::Call(error) => OpenError::call(error, owner.name()),
             Doubt::Wrong(what) => OpenError::Untrusted { device: owner.name().to_string(), what },
         }
     }
@@ -77,6 +77,10 @@ pub(crate) fn check_bytes(scratch: Scratch) -> u64 {
 pub(crate) fn check(owner: &Arc<Owner>) -> Result<Scaling, Doubt> {
     check_layout(owner)?;
     let scaling = check_vectors(owner)?;
+    if owner.scaling(scaling) == Scaling::Function && scaling == Scaling::Vector {
+        // It is what everybody here scales with since.
+        return Err(wrong("a vector times one factor"));
+    }
     check_msm::<G1Affine>(owner)?;
     check_msm::<G2Affine>(owner)?;
     check_transforms(owner)?;
@@ -199,7 +203,7 @@ fn check_msm<C: IcicleCurve + Plain>(owner: &Arc<Owner>) -> Result<(), Doubt> {
         points.iter().zip(&scalars).fold(C::Curve::identity(), |sum, (point, scalar)| sum + *point * scalar);
     let scalar_memory = owner.allocate(TERMS as u64 * SCALAR_BYTES)?;
     let point_memory = owner.allocate(TERMS as u64 * affine_bytes(group))?;
-    let mut sum = vec![0_u8; projective_bytes(group) as usize];
+    let mut sum = Sum::new();
     ask(owner, "check a multiplication", |scope| {
         scope.copy_in(&scalars, scalar_memory.all())?;
         scope.copy_in(&points, point_memory.all())?;
@@ -216,7 +220,7 @@ fn check_msm<C: IcicleCurve + Plain>(owner: &Arc<Owner>) -> Result<(), Doubt> {
             sum: &mut sum,
         })
     })?;
-    match C::sum(&sum) == Some(expected) {
+    match C::sum(sum.bytes(group)) == Some(expected) {
         true => Ok(()),
         false => Err(wrong(&format!("a multiplication in {group:?}"))),
     }

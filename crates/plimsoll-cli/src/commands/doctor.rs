@@ -289,15 +289,15 @@ fn nodes(root: &Root) -> Vec<(String, u64)> {
 }
 
 fn advise(machine: &Machine, args: &Doctor, threads: usize) -> Result<Advice, Failure> {
-    let named = match &args.backend {
-        BackendChoice::Cuda => Some("cuda"),
-        BackendChoice::Icicle(_) => Some("icicle"),
-        BackendChoice::Auto | BackendChoice::Cpu => None,
+    let refused = |why: String| Failure::new(Exit::Usage, format!("--backend {}: {why}", args.backend));
+    let beside = match &args.backend {
+        BackendChoice::Cuda => surveyed("cuda").map(|_| Bytes::ZERO).map_err(refused)?,
+        // The devices themselves: that there is a library says nothing of them.
+        BackendChoice::Icicle(which) => crate::backend::look_at_icicle(which).map_err(refused)?,
+        BackendChoice::Auto | BackendChoice::Cpu => Bytes::ZERO,
     };
-    if let Some(name) = named {
-        surveyed(name).map_err(|why| Failure::new(Exit::Usage, format!("--backend {name}: {why}")))?;
-    }
     let budget = Budget::choose(args.memory, machine, threads).map_err(|e| Failure::new(Exit::OutOfBudget, e))?;
+    let budget = budget.beside(beside);
     // What a proof holds in host memory is planned for the processor, which needs most of it.
     let plan = Plan::new(&budget, crate::backend::choose(BackendChoice::Cpu, None)?)?;
     let shared = plan.shared();

@@ -61,7 +61,7 @@ impl<C> Whole<C> {
 }
 
 /// A curve whose points are in keys.
-pub(super) trait KeyCurve: IcicleCurve + Plain {
+pub(crate) trait KeyCurve: IcicleCurve + Plain {
     /// The key's vectors of them.
     const QUERIES: fn(&ProvingKey) -> Vec<&[Self]>;
 }

@@ -1,5 +1,7 @@
 //! What the device says of its memory, beside what the ledger says.
 
+use std::sync::atomic::Ordering;
+
 use plimsoll::{Bytes, Reservation, Space};
 
 use super::{Inner, class, lock};
@@ -12,10 +14,8 @@ use crate::trust::{Doubt, check, drain};
 const LEAK_MAX: u64 = 4;
 
 /// What is booked besides jobs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Books {
-    /// What was free when the device was put under the ledger, and nothing was held.
-    free_at_first: Option<u64>,
     /// What failed calls have left behind.
     leaked: Vec<Reservation>,
     /// Of that, what the ledger had no room for yet.
@@ -26,11 +26,6 @@ pub(super) struct Books {
 }
 
 impl Books {
-    pub(super) fn new(memory: Option<(u64, u64)>) -> Self {
-        let free_at_first = memory.map(|(_, free)| free);
-        Self { free_at_first, leaked: Vec::new(), leaked_unbooked: 0, foreign: None, foreign_bytes: 0 }
-    }
-
     fn leaked_bytes(&self) -> u64 {
         self.leaked.iter().map(|reservation| reservation.bytes().0).sum::<u64>() + self.leaked_unbooked
     }
@@ -61,17 +56,26 @@ impl Inner {
         holdings.domain.map_or(0, |log_size| domain_bytes(log_size, self.scratch))
     }
 
-    /// Bytes that are not free and that nobody here knows of; negative where more is free than at first.
-    fn unexplained(&self, free_at_first: u64, holdings: &Holdings, leaked: u64) -> i64 {
-        let known = holdings.free + holdings.allocated + self.domain_bytes(holdings) + leaked;
-        free_at_first as i64 - known as i64
+    /// Bytes that are not free and that nobody here has: others hold them, or they have leaked. Negative where more is free than at
+    /// first; `None` where the device tells nothing.
+    fn gone(&self, holdings: &Holdings) -> Option<i64> {
+        let known = holdings.free + holdings.allocated + self.domain_bytes(holdings);
+        Some(self.free_at_first? as i64 - known as i64)
+    }
+
+    /// Notes what is gone before a multiplication, with nothing else under way: it has not leaked in that one, should it fail.
+    pub(super) fn note_besides(&self, holdings: &Holdings) {
+        if let Some(gone) = self.gone(holdings) {
+            // Relaxed: a number that stands for itself.
+            self.besides.store(gone, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn reconcile(&self) -> Option<Reconciliation> {
         let holdings = self.owner.call_alone("reconcile", |scope| Ok(scope.holdings())).ok()??;
         let mut books = lock(&self.books);
         let leaked_bytes = books.leaked_bytes();
-        let unexplained = self.unexplained(books.free_at_first?, &holdings, leaked_bytes);
+        let unexplained = self.gone(&holdings)? - leaked_bytes as i64;
         let foreign_bytes = u64::try_from(unexplained).unwrap_or(0);
         self.book_foreign(&mut books, foreign_bytes);
         Some(Reconciliation {
@@ -168,13 +172,23 @@ impl Inner {
         let unfreed = self.owner.take_unfreed();
         {
             let mut books = lock(&self.books);
-            let known = books.leaked_bytes() + books.foreign_bytes;
-            let told = books.free_at_first.zip(holdings);
-            let gone = told.map(|(at_first, holdings)| self.unexplained(at_first, &holdings, known));
-            let leaked = gone.map_or(unfreed, |gone| u64::try_from(gone).unwrap_or(0));
+            let gone = holdings.and_then(|holdings| self.gone(&holdings));
+            let leaked = gone.map_or(unfreed, |gone| {
+                // What was gone before the call is somebody else's, whoever has noticed it so far.
+                let before = match mutant!("icicle-neighbours-leak") {
+                    true => 0,
+                    false => self.besides.load(Ordering::Relaxed),
+                };
+                let known = (books.leaked_bytes() + books.foreign_bytes) as i64;
+                u64::try_from(gone - known.max(before)).unwrap_or(0)
+            });
             if leaked > 0 && !mutant!("icicle-leak-unbooked") {
                 books.leaked_unbooked += leaked;
                 self.account.leaked(leaked);
+            }
+            if let Some(gone) = gone {
+                let foreign = u64::try_from(gone - books.leaked_bytes() as i64).unwrap_or(0);
+                self.book_foreign(&mut books, foreign);
             }
         }
         self.book_leaks();

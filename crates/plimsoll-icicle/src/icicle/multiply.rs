@@ -8,10 +8,10 @@ use plimsoll_groth16::backend::BackendError;
 use super::bases::{KeyCurve, Known};
 use super::{Buffer, DOUBTS_MAX, Failure, Inner, abc, buckets, class, margin, points, workspace};
 use crate::abi::SCALAR_BYTES;
-use crate::convert::{affine_bytes, projective_bytes};
+use crate::convert::affine_bytes;
 use crate::error::{CallError, Fault};
 use crate::memory::MsmPlan;
-use crate::owner::{MsmCall, Part};
+use crate::owner::{MsmCall, Part, Sum};
 
 const WHAT: &str = "msm";
 /// How often a multiplication is begun again, with a larger prediction or a smaller plan.
@@ -23,7 +23,7 @@ impl Inner {
         if scalars.is_empty() {
             return Ok(C::Curve::identity());
         }
-        let known = self.known(bases);
+        let mut known = self.known(bases);
         // What a plan may take. Less after a call that found less free than its plan needs.
         let mut limit = self.limit;
         let (mut tries, mut doubts) = (1, 0);
@@ -54,8 +54,16 @@ impl Inner {
                     tries += 1;
                     continue;
                 }
-                Err(Failure::InDoubt(_)) if doubts < DOUBTS_MAX => {
+                Err(Failure::NotBegun(_)) if doubts < DOUBTS_MAX => {
                     doubts += 1;
+                    continue;
+                }
+                // The whole vector of points has no room beside what is kept for good, the domain and what has leaked: these
+                // pass through.
+                Err(Failure::Final(BackendError::DeviceOutOfMemory { .. }))
+                    if known.is_some() && !mutant!("icicle-points-stay") =>
+                {
+                    known = None;
                     continue;
                 }
                 Err(failure) => return Err(failure.into()),
@@ -162,12 +170,15 @@ impl Inner {
             }
             Ok(())
         })?;
-        let mut bytes = vec![0_u8; projective_bytes(group) as usize];
+        let mut room_for_sum = Sum::new();
         let predicted = plan.scratch_bytes();
-        let (sum, needed) = (&mut bytes[..], plan.free_bytes_needed());
+        let (sum, needed) = (&mut room_for_sum, plan.free_bytes_needed());
         let (used, booked) = self.owner.call(WHAT, move |scope| {
             scope.require_free(WHAT, needed)?;
             let before = scope.memory();
+            if let (Some(memory), true) = (before, scope.is_quiet()) {
+                self.note_besides(&scope.holdings_of(memory));
+            }
             let (scalars, points, window, threads) = (room, on_device, plan.window, plan.threads);
             scope.msm(MsmCall { group, scalars, points, window, threads, scratch_bytes: predicted, sum })?;
             // What it has allocated is seen as long as its work goes on.
@@ -178,8 +189,13 @@ impl Inner {
         // It is over, and with it what was allocated.
         drop(booked);
         self.account.saw(group, predicted, plan.correction, used);
-        C::sum(&bytes).ok_or_else(|| CallError::refused(WHAT, "the device's sum is no point of the curve"))
+        C::sum(room_for_sum.bytes(group)).ok_or_else(|| {
+            // Whatever computes that is asked for known answers before it computes again.
+            self.owner.doubt();
+            CallError { operation: WHAT, fault: Fault::Nonsense }
+        })
     }
+
     /// Books what a call has allocated beyond its prediction. Never waits: it has happened.
     fn book_overrun(&self, margin: &mut Reservation, is_last: bool, over: u64) -> [Option<Reservation>; 2] {
         let covered = margin.bytes().min(Bytes(over));

@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use plimsoll::{Budget, Bytes, Ledger};
 
-use super::books::Books;
 use super::transforms::DomainBook;
 use super::{Icicle, Inner, Lock, class, lock};
 use crate::account::Account;
 use crate::error::OpenError;
 use crate::library::Library;
 use crate::memory::Scratch;
-use crate::name::DeviceName;
+use crate::name::{DeviceName, Which};
 use crate::owner::Owner;
 use crate::shield::IS_SHIELDED;
 use crate::trust::{Scaling, check, check_bytes};
@@ -76,13 +76,38 @@ impl Device {
     /// See [`OpenError`].
     pub fn open(name: Option<&DeviceName>, options: &Options) -> Result<Self, OpenError> {
         let library = Library::find(options.folder.as_deref())?;
-        let name = match name {
-            Some(name) => name.clone(),
-            None => first_of(library)?,
+        match name {
+            Some(name) => Self::open_of(library, name, options),
+            None => Self::open_of(library, &first_of(library)?, options),
+        }
+    }
+
+    /// Opens all devices that these words mean, in the order of their numbers. One that cannot be had is an error: whoever wants to
+    /// do without it names the others.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`].
+    pub fn open_all(which: &Which, options: &Options) -> Result<Vec<Self>, OpenError> {
+        let library = Library::find(options.folder.as_deref())?;
+        let first = match which {
+            Which::First => first_of(library)?,
+            Which::Kind(kind) => DeviceName::new(kind, 0)?,
+            Which::One(name) => return Ok(vec![Self::open_of(library, name, options)?]),
         };
-        let opened = Opened::claim(library, &name)?;
+        let mut all = vec![Self::open_of(library, &first, options)?];
+        // All processors together are one device.
+        let count = if first.is_host() { 1 } else { all[0].owner.siblings() };
+        for id in 1..count {
+            all.push(Self::open_of(library, &DeviceName::new(first.kind(), id)?, options)?);
+        }
+        Ok(all)
+    }
+
+    fn open_of(library: &'static Library, name: &DeviceName, options: &Options) -> Result<Self, OpenError> {
+        let opened = Opened::claim(library, name)?;
         let streams = options.streams.max(1);
-        let owner = Owner::start(library, &name, streams)?;
+        let owner = Owner::start(library, name, streams)?;
         let scaling = check(&owner).map_err(|doubt| doubt.for_opening(&owner))?;
         owner.settle(owner.doubts());
         let memory = owner.memory();
@@ -129,6 +154,10 @@ impl Device {
     /// Puts it under a ledger whose budget names it ([`Budget::device`], with a lane for each stream). Of the device's memory, leave
     /// out what is not free when it has been opened.
     ///
+    /// Several devices may share a ledger, each under a number of its own. Those who call them from inside of jobs have these jobs
+    /// on another one: each operation is a job of its own, which its caller waits for. On one ledger it would come behind whoever
+    /// waits for what the caller holds, when it has been passed [often enough](Budget::bypass), and both would wait for ever.
+    ///
     /// # Errors
     ///
     /// If the ledger has no such device, or no room for what checking takes.
@@ -146,13 +175,15 @@ impl Device {
             keys: Lock::default(),
             tables: Lock::default(),
             domain: Lock::new(DomainBook::default()),
-            books: Lock::new(Books::new(memory)),
+            books: Lock::default(),
             looking: Lock::default(),
             account: Account::new(),
             owner,
             ledger: ledger.clone(),
             number,
             limit,
+            free_at_first: memory.map(|(_, free)| free),
+            besides: AtomicI64::new(0),
             scratch,
             scaling,
             _check: kept,

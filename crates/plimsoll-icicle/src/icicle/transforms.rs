@@ -191,16 +191,24 @@ impl Inner {
         )
     }
 
+    /// Transforms a vector. After an error `touched` says whether something may have been written into it.
     pub(super) fn transform(
         &self,
         domain: &Domain,
         data: &mut [Scalar],
         transform: Transform,
+        touched: &mut bool,
     ) -> Result<(), BackendError> {
-        self.again(|| self.transform_once(domain, data, transform))
+        self.again(|| self.transform_once(domain, data, transform, touched))
     }
 
-    fn transform_once(&self, domain: &Domain, data: &mut [Scalar], transform: Transform) -> Result<(), Failure> {
+    fn transform_once(
+        &self,
+        domain: &Domain,
+        data: &mut [Scalar],
+        transform: Transform,
+        touched: &mut bool,
+    ) -> Result<(), Failure> {
         const WHAT: &str = "ntt";
         if data.len() <= 1 {
             // One value is its own transform.
@@ -225,6 +233,7 @@ impl Inner {
                 self.owner.call(WHAT, |scope| {
                     let table = table.as_ref().map(|table| table.memory.all());
                     transform_on_device(scope, vector, transform, &coset, table)?;
+                    *touched = true;
                     scope.copy_out(vector, data)
                 })
             });
@@ -236,25 +245,25 @@ impl Inner {
     }
 
     /// The quotient's values on the coset, in the first of the vectors. All three on the device at once if there is room for
-    /// them; otherwise one after the other.
+    /// them; otherwise one after the other. `touched` as in [`Inner::transform`].
     pub(super) fn quotient(
         &self,
         domain: &Domain,
         [a, b, c]: [&mut [Scalar]; 3],
         factor: &Scalar,
+        touched: &mut bool,
     ) -> Result<(), BackendError> {
-        let together = self.again(|| self.quotient_together(domain, a, b, c, factor))?;
-        if together { Ok(()) } else { self.quotient_piecewise(domain, [a, b, c], factor) }
+        let together = self.again(|| self.quotient_together(domain, [&mut *a, &mut *b, &mut *c], factor, touched))?;
+        if together { Ok(()) } else { self.quotient_piecewise(domain, [a, b, c], factor, touched) }
     }
 
     /// `false` where there is no room for three, and nothing was done.
     fn quotient_together(
         &self,
         domain: &Domain,
-        a: &mut [Scalar],
-        b: &[Scalar],
-        c: &[Scalar],
+        [a, b, c]: [&mut [Scalar]; 3],
         factor: &Scalar,
+        touched: &mut bool,
     ) -> Result<bool, Failure> {
         const WHAT: &str = "quotient";
         let told = |error| self.told(WHAT, error, self.limit);
@@ -302,6 +311,7 @@ impl Inner {
                         transform_on_device(scope, part, Transform::CosetForward, &coset, table)?;
                     }
                     self.mul_sub_scale_on_device(scope, parts, &factor_room)?;
+                    *touched = true;
                     scope.copy_out(parts[0], a)
                 })
             });
@@ -317,12 +327,13 @@ impl Inner {
         domain: &Domain,
         [a, b, c]: [&mut [Scalar]; 3],
         factor: &Scalar,
+        touched: &mut bool,
     ) -> Result<(), BackendError> {
         for vector in [&mut *a, &mut *b, &mut *c] {
-            self.transform(domain, vector, Transform::Inverse)?;
-            self.transform(domain, vector, Transform::CosetForward)?;
+            self.transform(domain, vector, Transform::Inverse, touched)?;
+            self.transform(domain, vector, Transform::CosetForward, touched)?;
         }
-        self.mul_sub_scale(a, b, c, factor)
+        self.mul_sub_scale(a, b, c, factor, touched)
     }
 
     /// `a[i] = (a[i]·b[i] − c[i])·factor`, in as many pieces as the device's room demands. After an error it may be that the first
@@ -333,19 +344,23 @@ impl Inner {
         b: &[Scalar],
         c: &[Scalar],
         factor: &Scalar,
+        touched: &mut bool,
     ) -> Result<(), BackendError> {
         // What is made is not made again.
         let mut made = 0;
-        self.again(|| self.mul_sub_scale_rest(&mut a[made..], &b[made..], &c[made..], factor, &mut made))
+        self.again(|| {
+            let rest = [&b[made..], &c[made..]];
+            self.mul_sub_scale_rest(&mut a[made..], rest, factor, &mut made, touched)
+        })
     }
 
     fn mul_sub_scale_rest(
         &self,
         a: &mut [Scalar],
-        b: &[Scalar],
-        c: &[Scalar],
+        [b, c]: [&[Scalar]; 2],
         factor: &Scalar,
         made: &mut usize,
+        touched: &mut bool,
     ) -> Result<(), Failure> {
         const WHAT: &str = "mul_sub_scale";
         if a.is_empty() {
@@ -378,6 +393,7 @@ impl Inner {
                 let len = a.len();
                 self.owner.call(WHAT, |scope| {
                     self.mul_sub_scale_on_device(scope, parts, &factor_room)?;
+                    *touched = true;
                     scope.copy_out(parts[0], a)
                 })?;
                 *made += len;

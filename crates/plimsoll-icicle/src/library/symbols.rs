@@ -7,6 +7,8 @@
 //! whatever features it was built with: the newest of those [marks](MARKS) that a library has says what it is. One that has none of
 //! them is v3.0 or older, whose layouts are others, and is refused before anything of it is called.
 
+use std::mem::ManuallyDrop;
+
 use libloading::os::unix::Library as Loaded;
 
 use crate::abi::{
@@ -28,7 +30,7 @@ macro_rules! symbols {
         }
 
         impl Symbols {
-            pub(crate) fn of(libraries: &[Loaded]) -> Result<Self, OpenError> {
+            pub(crate) fn of(libraries: &[ManuallyDrop<Loaded>]) -> Result<Self, OpenError> {
                 let mut missing: Vec<&'static str> = Vec::new();
                 $(
                     // SAFETY: the type is that of ICICLE's header for this name.
@@ -77,6 +79,7 @@ symbols! {
         get_registered_devices: RegisteredDevices = "icicle_get_registered_devices",
         get_device_count: DeviceCount = "icicle_get_device_count",
         get_available_memory: AvailableMemory = "icicle_get_available_memory",
+        device_synchronize: Nothing = "icicle_device_synchronize",
         create_config_extension: CreateExtension = "create_config_extension",
         destroy_config_extension: DestroyExtension = "destroy_config_extension",
         config_extension_set_int: SetInt = "config_extension_set_int",
@@ -109,7 +112,7 @@ pub(crate) fn recognise(has: impl Fn(&str) -> bool) -> Result<&'static str, Open
 }
 
 /// Whether some library has a function of this name.
-pub(crate) fn has(libraries: &[Loaded], name: &str) -> bool {
+pub(crate) fn has(libraries: &[ManuallyDrop<Loaded>], name: &str) -> bool {
     // SAFETY: the address is not used.
     unsafe { address::<Nothing>(libraries, name) }.is_some()
 }
@@ -119,7 +122,7 @@ pub(crate) fn has(libraries: &[Loaded], name: &str) -> bool {
 /// # Safety
 ///
 /// `F` is a function pointer of the type that this name has.
-unsafe fn address<F: Copy>(libraries: &[Loaded], name: &str) -> Option<F> {
+unsafe fn address<F: Copy>(libraries: &[ManuallyDrop<Loaded>], name: &str) -> Option<F> {
     // SAFETY: as the caller says. The library is never closed, so the address stays good.
     libraries.iter().find_map(|library| unsafe { library.get::<F>(name.as_bytes()) }.ok().map(|symbol| *symbol))
 }

@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 
 use super::scope::Scope;
 use crate::abi::code;
+use crate::error::CallError;
 use crate::shield::shielded;
 
 /// The key under which the CUDA backend looks for the number of chunks.
@@ -15,12 +16,16 @@ const THREADS_KEY: &CStr = c"n_threads";
 impl Scope<'_, '_> {
     /// An extension that says: in so many chunks, and with so many threads (0: as many as it likes). It is there until the stream
     /// has been synchronised. Null where there are no extensions; then a backend has but one way.
-    pub(super) fn extension(&mut self, chunks: Option<c_int>, threads: u32) -> *mut c_void {
+    ///
+    /// # Errors
+    ///
+    /// An exception: without what it says the call would go another way than the one that was paid for.
+    pub(super) fn extension(&mut self, chunks: Option<c_int>, threads: u32) -> Result<*mut c_void, CallError> {
         let symbols = &self.here.library().symbols;
         let (Some(create), Some(set), Some(_)) =
             (symbols.create_config_extension, symbols.config_extension_set_int, symbols.destroy_config_extension)
         else {
-            return null_mut();
+            return Ok(null_mut());
         };
         let threads = c_int::try_from(threads).unwrap_or(0);
         let mut extension = null_mut();
@@ -43,6 +48,7 @@ impl Scope<'_, '_> {
         if !extension.is_null() {
             self.here.keep_extension(self.stream, extension);
         }
-        made.map_or(null_mut(), |_| extension)
+        let made = made.map(|_| extension).map_err(|exception| CallError::thrown("configure", exception));
+        self.note(made)
     }
 }

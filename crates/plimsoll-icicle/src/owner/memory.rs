@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::Owner;
 use super::scope::free;
+use super::{IS_OWNER, Owner};
 
-/// A piece of a device's memory. Dropped anywhere, it is freed by the device's owner, and is gone when `drop` returns.
+/// A piece of a device's memory. Dropped anywhere, it is freed by the device's owner, and is gone when `drop` returns; in a call of
+/// another device, it is gone before what is allocated afterwards.
 pub struct DeviceMemory {
     owner: Arc<Owner>,
     address: usize,
@@ -52,6 +53,11 @@ impl Drop for DeviceMemory {
         let _ = match owner.is_here() || mutant!("icicle-frees-where-dropped") {
             // In a call that let go of memory which it did not use: what it uses is borrowed by it.
             true => free(owner.library, &owner.shared, address, bytes),
+            // One device's thread does not wait for another's, which may wait for it.
+            false if IS_OWNER.get() && !mutant!("icicle-owners-wait") => {
+                owner.free_later(address, bytes);
+                Ok(())
+            }
             false => owner.call("free", move |scope| scope.free(address, bytes)),
         };
     }
@@ -90,6 +96,11 @@ impl<'a> Part<'a> {
     pub fn part(&self, at: u64, bytes: u64) -> Part<'a> {
         assert!(at.checked_add(bytes).is_some_and(|end| end <= self.bytes), "{bytes} bytes at {at} of {}", self.bytes);
         Part { memory: self.memory, at: self.at + at, bytes }
+    }
+
+    /// Where it begins, in its piece.
+    pub(super) fn at(&self) -> u64 {
+        self.at
     }
 
     pub(super) fn address(&self) -> usize {

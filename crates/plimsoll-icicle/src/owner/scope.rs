@@ -13,9 +13,9 @@ use ff::{Field, PrimeField};
 use plimsoll::Bytes;
 use plimsoll_groth16::backend::CurveGroup;
 
-use super::{Part, Shared};
+use super::{Part, Shared, Sum};
 use crate::abi::{Code, MsmConfig, NttConfig, NttInitDomainConfig, Padded, SCALAR_BYTES, VecOp, VecOpsConfig, code};
-use crate::convert::{affine_bytes, projective_bytes};
+use crate::convert::affine_bytes;
 use crate::error::{CallError, Fault, OpenError};
 use crate::library::Library;
 use crate::memory::Scratch;
@@ -46,6 +46,12 @@ const _: () = assert!(size_of::<blstrs::G2Affine>() == 192);
 const DOMAIN_MAX: u32 = 31;
 /// The order in which a transform reads and writes: natural.
 const NATURAL: c_int = 0;
+/// Values begin at multiples of so many bytes of their memory: what ICICLE's types may ask for.
+const VALUE_ALIGN: u64 = 16;
+
+/// What ICICLE reads as one of its own values.
+#[repr(align(16))]
+struct Aligned<T>(T);
 
 /// The owner's own things. They never leave its thread.
 pub(super) struct Here {
@@ -55,6 +61,10 @@ pub(super) struct Here {
     idle: Vec<usize>,
     /// How many threads a vector operation is told to share, where the device is the processor; otherwise 0.
     vector_threads: u32,
+    /// How many devices of this kind there are.
+    siblings: u16,
+    /// How many other calls are under way while one begins.
+    beside: usize,
 }
 
 /// A stream, and what is let go when it has been synchronised.
@@ -96,40 +106,48 @@ impl Here {
         let symbols = &library.symbols;
         let raw = name.raw();
         let raw = &raw const raw;
-        let refused = |message: String| OpenError::NoSuchDevice {
+        let missing = |message: String| OpenError::NoSuchDevice {
             wanted: name.to_string(),
             registered: registered(library).unwrap_or_else(|| "none that it would name".to_owned()),
             message,
+        };
+        let refused = |error: CallError| match error.fault {
+            Fault::Licence => OpenError::Licence { device: name.to_string() },
+            fault => missing(fault.to_string()),
         };
         // Setting a device for which there is no backend throws in some versions, so this is asked first. That it answers 0 says
         // little: it does so without a driver too.
         if let Some(is_available) = symbols.is_device_available {
             // SAFETY: a function of ICICLE's with a device to read.
-            check("look for the device", 0, || unsafe { is_available(raw) })
-                .map_err(|error| refused(error.fault.to_string()))?;
+            check("look for the device", 0, || unsafe { is_available(raw) }).map_err(refused)?;
         }
         let set_device = symbols.set_device;
         // SAFETY: as above.
-        check("set the device", 0, || unsafe { set_device(raw) }).map_err(|error| match error.fault {
-            Fault::Licence => OpenError::Licence { device: name.to_string() },
-            fault => refused(fault.to_string()),
-        })?;
+        check("set the device", 0, || unsafe { set_device(raw) }).map_err(refused)?;
+        let mut siblings = 1;
         if let Some(get_device_count) = symbols.get_device_count {
             let mut count: c_int = 0;
             let place = &raw mut count;
             // SAFETY: a function of ICICLE's with a number to write.
             let counted = check("count devices", 0, || unsafe { get_device_count(place) });
             if counted.is_ok() && count <= c_int::from(name.id()) {
-                return Err(refused(format!("there are {count} of that kind")));
+                return Err(missing(format!("there are {count} of that kind")));
+            }
+            if counted.is_ok() {
+                siblings = u16::try_from(count).unwrap_or(u16::MAX);
             }
         }
         // Releases before v3.4 start one thread fewer than they are told, and throw where that is none. They tell themselves one
         // fewer than there are, so that with two cores nothing would go.
         let vector_threads = Scratch::of(name, false).threads();
         let vector_threads = if vector_threads == 0 { 0 } else { vector_threads.max(2) };
-        let mut here = Self { library, shared, streams: Vec::new(), idle: Vec::new(), vector_threads };
+        let (streams_open, idle, beside) = (Vec::new(), Vec::new(), 0);
+        let mut here = Self { library, shared, streams: streams_open, idle, vector_threads, siblings, beside };
         for _ in 0..streams {
-            here.open_stream()?;
+            if let Err(error) = here.open_stream() {
+                here.close();
+                return Err(OpenError::call(error, name));
+            }
         }
         Ok(here)
     }
@@ -152,6 +170,22 @@ impl Here {
 
     pub(super) fn library(&self) -> &'static Library {
         self.library
+    }
+
+    pub(super) fn siblings(&self) -> u16 {
+        self.siblings
+    }
+
+    pub(super) fn loss(&self, operation: &'static str) -> Option<CallError> {
+        self.shared.loss(operation)
+    }
+
+    pub(super) fn free(&self, address: usize, bytes: u64) -> Result<(), CallError> {
+        free(self.library, &self.shared, address, bytes)
+    }
+
+    pub(super) fn note_beside(&mut self, count: usize) {
+        self.beside = count;
     }
 
     /// Until the stream has been synchronised.
@@ -187,9 +221,9 @@ impl Here {
         };
         let first = wait();
         if first.is_err()
-            && let Err(error) = wait()
+            && let Err(error) = wait().or_else(|error| self.wait_for_all().ok_or(error))
         {
-            // Nobody can tell what is still under way.
+            // Nobody can tell what is still under way, and nothing can be waited for.
             self.shared.give_up(format!("it does not say any more when it is done: {error}"));
         }
         if let Some(destroy) = self.library.symbols.destroy_config_extension {
@@ -203,6 +237,13 @@ impl Here {
         }
         self.idle.push(stream);
         self.shared.note(first)
+    }
+
+    /// Waits for all that the device has to do; `None` if it does not say that it is done.
+    fn wait_for_all(&self) -> Option<()> {
+        let synchronize = self.library.symbols.device_synchronize?;
+        // SAFETY: a function of ICICLE's without arguments.
+        check("wait for the device", 0, || unsafe { synchronize() }).ok()
     }
 
     /// Lets the streams go, at the thread's end.
@@ -241,8 +282,8 @@ pub struct MsmCall<'env> {
     pub threads: u32,
     /// What the call is expected to allocate: told where it fails for want of it.
     pub scratch_bytes: u64,
-    /// Where the sum goes, in homogeneous coordinates and standard form: 144 or 288 bytes.
-    pub sum: &'env mut [u8],
+    /// Where the sum goes.
+    pub sum: &'env mut Sum,
 }
 
 /// What a device says of its memory, and what is known to be there.
@@ -271,7 +312,28 @@ impl<'env> Scope<'_, 'env> {
         self.here.streams[self.stream].handle
     }
 
-    fn note<R>(&self, result: Result<R, CallError>) -> Result<R, CallError> {
+    /// Where a part of this device's memory is. Another device's is none that its functions survive.
+    fn address(&self, operation: &'static str, part: Part<'_>) -> Result<usize, CallError> {
+        if !Arc::ptr_eq(&part.memory().owner().shared, &self.here.shared) && !mutant!("icicle-anybodys-memory") {
+            return Err(CallError::refused(operation, "this is another device's memory"));
+        }
+        Ok(part.address())
+    }
+
+    /// The same of a part with values in it, which ICICLE reads as its own types.
+    fn values(&self, operation: &'static str, part: Part<'_>) -> Result<usize, CallError> {
+        if !part.at().is_multiple_of(VALUE_ALIGN) {
+            return Err(CallError::refused(operation, "values begin at multiples of 16 bytes"));
+        }
+        self.address(operation, part)
+    }
+
+    /// Whether nothing else is under way, and nothing is half done.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.here.beside == 0 && !self.here.shared.is_doubted()
+    }
+
+    pub(super) fn note<R>(&self, result: Result<R, CallError>) -> Result<R, CallError> {
         // Whoever looks at the device makes of it what it is.
         if self.checks { result } else { self.here.shared.note(result) }
     }
@@ -296,8 +358,9 @@ impl<'env> Scope<'_, 'env> {
         let place = &raw mut address;
         let size = bytes.max(1) as usize;
         // SAFETY: a function of ICICLE's with a pointer to write.
-        // Where it fails the device is as it was, so this leaves no doubt.
-        check("allocate", bytes, || unsafe { malloc(place, size) })?;
+        let made = check("allocate", bytes, || unsafe { malloc(place, size) });
+        // Out of memory it leaves the device as it was. Of anything else that it says nobody knows.
+        if made.as_ref().is_err_and(CallError::is_out_of_memory) { made } else { self.note(made) }?;
         if address.is_null() {
             return Err(CallError::from_code("allocate", code::ALLOCATION_FAILED, bytes));
         }
@@ -321,15 +384,20 @@ impl<'env> Scope<'_, 'env> {
 
     /// The same beside what is allocated here, at one moment.
     pub(crate) fn holdings(&mut self) -> Option<Holdings> {
-        let (total, free) = self.memory()?;
+        let memory = self.memory()?;
+        Some(self.holdings_of(memory))
+    }
+
+    /// What is allocated here, beside what the device has just said.
+    pub(crate) fn holdings_of(&self, (total, free): (u64, u64)) -> Holdings {
         let shared = &self.here.shared;
-        Some(Holdings {
+        Holdings {
             total,
             free,
             // Relaxed: only this thread changes them.
             allocated: shared.allocated.load(Ordering::Relaxed),
             domain: shared.domain.load(Ordering::Relaxed).checked_sub(1),
-        })
+        }
     }
 
     /// Begins to copy to the device.
@@ -338,17 +406,18 @@ impl<'env> Scope<'_, 'env> {
     ///
     /// If it does not fit, or ICICLE says so.
     pub fn copy_in<T: Plain>(&mut self, from: &'env [T], to: Part<'env>) -> Result<(), CallError> {
+        const WHAT: &str = "copy to the device";
         let bytes = size_of_val(from);
         if bytes as u64 > to.bytes() {
-            return Err(CallError::refused("copy to the device", "more is to be copied than there is room for"));
+            return Err(CallError::refused(WHAT, "more is to be copied than there is room for"));
         }
         if bytes == 0 {
             return Ok(());
         }
         let (copy, stream) = (self.here.library.symbols.copy_to_device_async, self.stream());
-        let (to, from) = (to.address() as *mut c_void, from.as_ptr().cast());
+        let (to, from) = (self.address(WHAT, to)? as *mut c_void, from.as_ptr().cast());
         // SAFETY: so many bytes are there on both sides, and stay there until the stream is synchronised.
-        let copied = check("copy to the device", 0, || unsafe { copy(to, from, bytes, stream) });
+        let copied = check(WHAT, 0, || unsafe { copy(to, from, bytes, stream) });
         self.note(copied)
     }
 
@@ -358,17 +427,18 @@ impl<'env> Scope<'_, 'env> {
     ///
     /// If there is not so much, or ICICLE says so.
     pub fn copy_out<T: Plain>(&mut self, from: Part<'env>, to: &'env mut [T]) -> Result<(), CallError> {
+        const WHAT: &str = "copy from the device";
         let bytes = size_of_val(to);
         if bytes as u64 > from.bytes() {
-            return Err(CallError::refused("copy from the device", "more is to be copied than there is"));
+            return Err(CallError::refused(WHAT, "more is to be copied than there is"));
         }
         if bytes == 0 {
             return Ok(());
         }
         let (copy, stream) = (self.here.library.symbols.copy_to_host_async, self.stream());
-        let (to, from) = (to.as_mut_ptr().cast(), from.address() as *const c_void);
+        let (to, from) = (to.as_mut_ptr().cast(), self.address(WHAT, from)? as *const c_void);
         // SAFETY: as in `copy_in`; any bytes are a value of `T`.
-        let copied = check("copy from the device", 0, || unsafe { copy(to, from, bytes, stream) });
+        let copied = check(WHAT, 0, || unsafe { copy(to, from, bytes, stream) });
         self.note(copied)
     }
 
@@ -379,9 +449,9 @@ impl<'env> Scope<'_, 'env> {
     /// If ICICLE says so.
     pub fn erase(&mut self, part: Part<'env>) -> Result<(), CallError> {
         static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
-        let stream = self.stream();
+        let (stream, start) = (self.stream(), self.address("erase", part)?);
         if let Some(memset) = self.here.library.symbols.memset_async {
-            let (address, bytes) = (part.address() as *mut c_void, part.bytes() as usize);
+            let (address, bytes) = (start as *mut c_void, part.bytes() as usize);
             // SAFETY: so many bytes are there until the stream is synchronised.
             let set = check("erase", 0, || unsafe { memset(address, 0, bytes, stream) });
             return self.note(set);
@@ -390,7 +460,7 @@ impl<'env> Scope<'_, 'env> {
         while at < part.bytes() {
             let bytes = (part.bytes() - at).min(ZEROS.len() as u64);
             let copy = self.here.library.symbols.copy_to_device_async;
-            let to = (part.address() + at as usize) as *mut c_void;
+            let to = (start + at as usize) as *mut c_void;
             // SAFETY: so many bytes are there on both sides until the stream is synchronised.
             let copied = check("erase", 0, || unsafe { copy(to, ZEROS.as_ptr().cast(), bytes as usize, stream) });
             self.note(copied)?;
@@ -416,12 +486,14 @@ impl<'env> Scope<'_, 'env> {
         let Ok(count) = c_int::try_from(terms) else {
             return Err(CallError::refused(WHAT, "ICICLE counts terms in 31 bits; cut the multiplication"));
         };
-        if points.bytes() != terms * affine_bytes(group) || sum.len() as u64 != projective_bytes(group) {
+        if points.bytes() != terms * affine_bytes(group) {
             return Err(CallError::refused(WHAT, "there are not as many points as scalars"));
         }
         if !(1..=24).contains(&window) {
             return Err(CallError::refused(WHAT, "windows have 1 to 24 bits"));
         }
+        let (scalars, points) = (self.values(WHAT, scalars)?, self.values(WHAT, points)?);
+        let ext = self.extension(Some(1), threads)?;
         let config = Padded::new(MsmConfig {
             stream: self.stream(),
             precompute_factor: 1,
@@ -436,12 +508,12 @@ impl<'env> Scope<'_, 'env> {
             results_on_device: false,
             is_async: true,
             zeros: [0; 1],
-            ext: self.extension(Some(1), threads),
+            ext,
         });
         let symbols = &self.here.library.symbols;
         let msm = if group == CurveGroup::G1 { symbols.msm } else { symbols.g2_msm };
-        let (scalars, points) = (scalars.address() as *const c_void, points.address() as *const c_void);
-        let (config, sum) = (&raw const config.config, sum.as_mut_ptr().cast());
+        let (scalars, points) = (scalars as *const c_void, points as *const c_void);
+        let (config, sum) = (&raw const config.config, sum.place().cast());
         // SAFETY: so many scalars and points are on this device, and there is room for the sum, until the stream is synchronised.
         // The configuration is read during the call; its extension is kept until then.
         let begun = check(WHAT, scratch_bytes, || unsafe { msm(scalars, points, count, config, sum) });
@@ -468,20 +540,20 @@ impl<'env> Scope<'_, 'env> {
             CurveGroup::G1 => symbols.affine_convert_montgomery,
             CurveGroup::G2 => symbols.g2_affine_convert_montgomery,
         };
-        let config = self.vector_config(1);
-        let (points, config) = (points.address() as *mut c_void, &raw const config.config);
+        let (points, config) = (self.values(WHAT, points)? as *mut c_void, self.vector_config(1)?);
+        let config = &raw const config.config;
         // SAFETY: so many points are on this device, until the stream is synchronised.
         let begun = check(WHAT, 0, || unsafe { convert(points, count, false, config, points) });
         self.note(begun)
     }
 
     /// A configuration for vectors on the device, inputs and output: conversions look at both.
-    fn vector_config(&mut self, batch: c_int) -> Padded<VecOpsConfig> {
+    fn vector_config(&mut self, batch: c_int) -> Result<Padded<VecOpsConfig>, CallError> {
         let ext = match self.here.vector_threads {
             0 => null_mut(),
-            threads => self.extension(None, threads),
+            threads => self.extension(None, threads)?,
         };
-        Padded::new(VecOpsConfig {
+        Ok(Padded::new(VecOpsConfig {
             stream: self.stream(),
             a_on_device: true,
             b_on_device: true,
@@ -491,7 +563,7 @@ impl<'env> Scope<'_, 'env> {
             columns_batch: false,
             zeros: [0; 7],
             ext,
-        })
+        }))
     }
 
     /// Makes the device's domain, for transforms up to 2^`log_size`. A device that has one must let go of it first: ICICLE
@@ -508,11 +580,11 @@ impl<'env> Scope<'_, 'env> {
         if self.here.shared.domain.load(Ordering::Relaxed) != 0 {
             return Err(CallError::refused(WHAT, "the device has a domain already; let go of it first"));
         }
-        let root = root_of_unity(log_size).to_bytes_le();
+        let root = Aligned(root_of_unity(log_size).to_bytes_le());
         let config =
             Padded::new(NttInitDomainConfig { stream: null_mut(), is_async: false, zeros: [0; 7], ext: null_mut() });
         let (init, config) = (self.here.library.symbols.ntt_init_domain, &raw const config.config);
-        let root = root.as_ptr().cast();
+        let root = root.0.as_ptr().cast();
         let wanted = crate::memory::domain_bytes(log_size, Scratch::Exact);
         // SAFETY: a function of ICICLE's with a scalar and a configuration to read.
         let made = check(WHAT, wanted, || unsafe { init(root, config) });
@@ -529,9 +601,17 @@ impl<'env> Scope<'_, 'env> {
     /// As ICICLE says.
     pub fn release_domain(&mut self) -> Result<(), CallError> {
         let release = self.here.library.symbols.ntt_release_domain;
-        self.here.shared.domain.store(0, Ordering::Relaxed);
+        let domain = &self.here.shared.domain;
         // SAFETY: a function of ICICLE's without arguments.
-        check("release the domain", 0, || unsafe { release() })
+        let released = check("release the domain", 0, || unsafe { release() });
+        if domain.load(Ordering::Relaxed) == 0 {
+            return released;
+        }
+        if released.is_ok() || mutant!("icicle-forgets-its-domain") {
+            domain.store(0, Ordering::Relaxed);
+        }
+        // There is one, which it would not let go of: it is there as before.
+        self.note(released)
     }
 
     /// Begins a transform in place, of a vector in any form that is linear in its values, Montgomery's included. `coset` is a
@@ -539,7 +619,7 @@ impl<'env> Scope<'_, 'env> {
     ///
     /// # Errors
     ///
-    /// Without a domain that is large enough; as ICICLE says.
+    /// [`Fault::DomainTooSmall`]; as ICICLE says.
     pub fn ntt(&mut self, data: Part<'env>, inverse: bool, coset: Option<&Scalar>) -> Result<(), CallError> {
         const WHAT: &str = "transform";
         self.trusted(WHAT)?;
@@ -549,7 +629,7 @@ impl<'env> Scope<'_, 'env> {
         }
         let domain = self.here.shared.domain.load(Ordering::Relaxed).checked_sub(1);
         if domain.is_none_or(|log_size| len.ilog2() > log_size) {
-            return Err(CallError::refused(WHAT, "the device's domain is too small for it"));
+            return Err(CallError { operation: WHAT, fault: Fault::DomainTooSmall });
         }
         if coset.is_some_and(|shift| bool::from(shift.is_zero())) {
             return Err(CallError::refused(WHAT, "there is no coset of zero"));
@@ -571,7 +651,7 @@ impl<'env> Scope<'_, 'env> {
             ext: null_mut(),
         });
         let ntt = self.here.library.symbols.ntt;
-        let (data, config) = (data.address() as *mut c_void, &raw const config.config);
+        let (data, config) = (self.values(WHAT, data)? as *mut c_void, &raw const config.config);
         // SAFETY: so many scalars are on this device, until the stream is synchronised.
         let begun = check(WHAT, 0, || unsafe { ntt(data, count, c_int::from(inverse), config, data) });
         self.note(begun)
@@ -624,9 +704,9 @@ impl<'env> Scope<'_, 'env> {
         if len == 0 {
             return Ok(());
         }
-        let config = self.vector_config(batch as c_int);
-        let (a, b) = (a.address() as *const c_void, b.address() as *const c_void);
-        let (out, config) = (out.address() as *mut c_void, &raw const config.config);
+        let (a, b) = (self.values(what, a)? as *const c_void, self.values(what, b)? as *const c_void);
+        let (out, config) = (self.values(what, out)? as *mut c_void, self.vector_config(batch as c_int)?);
+        let config = &raw const config.config;
         let count = len / u64::from(batch);
         // SAFETY: so many scalars are in each vector on this device, until the stream is synchronised.
         let begun = check(what, 0, || unsafe { function(a, b, count, config, out) });
@@ -657,9 +737,9 @@ impl<'env> Scope<'_, 'env> {
         if count == 0 {
             return Ok(());
         }
-        let config = self.vector_config(1);
-        let factor = factor.address() as *const c_void;
-        let (vector, config) = (vector.address() as *mut c_void, &raw const config.config);
+        let factor = self.values(WHAT, factor)? as *const c_void;
+        let (vector, config) = (self.values(WHAT, vector)? as *mut c_void, self.vector_config(1)?);
+        let config = &raw const config.config;
         // SAFETY: the factor and so many scalars are on this device, until the stream is synchronised.
         let begun = check(WHAT, 0, || unsafe { function(factor, vector, count, config, vector) });
         self.note(begun)

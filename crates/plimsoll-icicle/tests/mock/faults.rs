@@ -166,6 +166,209 @@ fn a_device_in_doubt_computes_nothing_before_it_was_looked_at() {
     mock.assert_used_well();
 }
 
+/// Its scaling is what is used since the device was opened: that another way would do is no answer.
+#[test]
+fn what_was_right_at_first_must_stay_right() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    work(&icicle).expect("well");
+    mock.set("wrong_scale", 1);
+    mock.fail("vector", 1, 99);
+    let error = work(&icicle).expect_err("it fails, and then computes wrongly");
+    assert!(matches!(&error, BackendError::DeviceLost { message, .. } if message.contains("factor")), "{error}");
+    // Where it never was right, another way is taken from the beginning.
+    let mock = Mock::new();
+    mock.set("wrong_scale", 1);
+    let icicle = mock.icicle(256 * MIB);
+    let expected = work(&Cpu::new()).expect("enough scratch");
+    assert_eq!(work(&icicle).expect("as in forks"), expected);
+    mock.fail("vector", 1, 99);
+    work(&icicle).expect_err("it fails");
+    assert_eq!(work(&icicle).expect("it was looked at"), expected);
+}
+
+/// An allocation that is refused leaves nothing behind. What threw, or said something that nobody knows, may have.
+#[test]
+fn an_allocation_that_fails_otherwise_than_for_want_of_memory_leaves_doubt() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    let owner = icicle.owner();
+    for (code, doubted) in [(2, false), (4, false), (11, false), (99, true), (-1, true)] {
+        if code < 0 && !IS_SHIELDED {
+            continue;
+        }
+        mock.fail("malloc", 1, code);
+        owner.allocate(32).expect_err("it fails");
+        assert_eq!(owner.is_doubted(), doubted, "code {code}");
+        owner.look().expect("well");
+    }
+}
+
+/// The bytes of a domain that ICICLE would not let go of stay booked, and no other one is made over it.
+#[test]
+fn a_domain_that_would_not_go_is_there_and_paid_for() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    let transform = |log_size: u32| {
+        let domain = Domain::with_log_size(log_size).expect("small");
+        icicle.ntt(&domain, &mut vec![Scalar::ONE; 1 << log_size], Transform::Forward, &mut scratch())
+    };
+    let booked = || {
+        let class = Class::new("device.domain", Space::device(0));
+        icicle.ledger().snapshot().class(class).map_or(0, |usage| usage.totals.held)
+    };
+    transform(4).expect("room");
+    let before = booked();
+    mock.fail("release_domain", 1, 99);
+    transform(8).expect_err("the old one is in the way");
+    assert_eq!((booked(), icicle.owner().domain()), (before, Some(4)));
+    transform(8).expect("it goes at last");
+    assert_eq!(icicle.owner().domain(), Some(8));
+    mock.assert_used_well();
+}
+
+/// Whoever has the domain's lock waits for room, and whoever looks at the device waits for that lock: he must not keep the room.
+#[test]
+fn who_looks_at_a_device_keeps_no_room() {
+    let mock = Mock::new();
+    mock.set("silent", 1).set("memory", 8 * MIB as i64);
+    let icicle = mock.icicle(8 * MIB);
+    let (ledger, owner) = (icicle.ledger(), icicle.owner());
+    let keep = |bytes| {
+        let class = Class::new("device.abc", Space::device(0));
+        ledger.reserve(class, Bytes(bytes)).retained().wait().expect("room")
+    };
+    let transform = |log_size: u32, transform| {
+        let domain = Domain::with_log_size(log_size).expect("small");
+        icicle.ntt(&domain, &mut vec![Scalar::ONE; 1 << log_size], transform, &mut scratch())
+    };
+    transform(10, Transform::Forward).expect("room");
+    // Room for a domain of 2^15, which is 1 MiB, in place of that of 2^10, and not beside a table and a vector of 2^10.
+    let held = ledger.snapshot().space(Space::device(0)).expect("budgeted").held.0;
+    let rest = keep(8 * MIB - held - 33 * (32 << 10));
+    let before = owner.handed_over();
+    let (at_work, goes_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            owner.call("gate", |_| {
+                at_work.wait();
+                goes_on.wait();
+                Ok(())
+            })
+        });
+        at_work.wait();
+        // The table of another coset is to be loaded, which fails: its job is under way meanwhile.
+        mock.fail("copy_to_device", 1, 99);
+        let loads = scope.spawn(|| transform(10, Transform::CosetForward));
+        while owner.handed_over() < before + 2 {
+            std::thread::yield_now();
+        }
+        // A larger domain, for which there is no room beside that job.
+        let grows = scope.spawn(|| transform(15, Transform::Forward));
+        while owner.handed_over() < before + 3 {
+            std::thread::yield_now();
+        }
+        goes_on.wait();
+        loads.join().expect("no panic").expect_err("an unknown code");
+        // Its vector has no room besides.
+        grows.join().expect("no panic").expect_err("too little memory");
+    });
+    assert_eq!(owner.domain(), Some(15));
+    drop(rest);
+    assert_eq!(owner.lost(), None);
+    transform(10, Transform::CosetForward).expect("it goes on");
+    mock.assert_used_well();
+}
+
+/// A transform that was admitted while somebody else makes the domain larger finds none, and waits for the larger one.
+#[test]
+fn a_domain_that_grows_meanwhile_is_waited_for() {
+    let mock = Mock::new();
+    mock.set("silent", 1).set("memory", 8 * MIB as i64);
+    let icicle = mock.icicle(8 * MIB);
+    let (ledger, owner) = (icicle.ledger(), icicle.owner());
+    let transform = |log_size: u32| {
+        let domain = Domain::with_log_size(log_size).expect("small");
+        let mut data: Vec<Scalar> = (0..1_u64 << log_size).map(Scalar::from).collect();
+        let mut expected = data.clone();
+        icicle.ntt(&domain, &mut data, Transform::Forward, &mut scratch()).expect("room");
+        Cpu::new().ntt(&domain, &mut expected, Transform::Forward, &mut scratch()).expect("room");
+        assert_eq!(data, expected, "2^{log_size}");
+    };
+    transform(8);
+    let held = ledger.snapshot().space(Space::device(0)).expect("budgeted").held.0;
+    let class = Class::new("device.abc", Space::device(0));
+    let rest = ledger.reserve(class, Bytes(8 * MIB - held)).wait().expect("room");
+    let before = owner.handed_over();
+    std::thread::scope(|scope| {
+        scope.spawn(|| transform(8));
+        while ledger.snapshot().waiters.is_empty() {
+            std::thread::yield_now();
+        }
+        // This one lets go of the domain, and waits for room for a larger one. The first has room where the domain was: it allocates,
+        // copies, finds no domain, erases and frees.
+        scope.spawn(|| transform(12));
+        while owner.handed_over() < before + 6 {
+            std::thread::yield_now();
+        }
+        assert_eq!(owner.domain(), None);
+        drop(rest);
+    });
+    assert_eq!(owner.domain(), Some(12));
+    mock.assert_used_well();
+}
+
+/// Erasing comes after the result was read back into the caller's vector: made again, it would be transformed twice.
+#[test]
+fn an_operation_is_not_made_again_because_of_its_erasing() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    let domain = Domain::with_log_size(3).expect("small");
+    for code in [2, 4, 99] {
+        let mut data: Vec<Scalar> = (0..8).map(Scalar::from).collect();
+        let mut expected = data.clone();
+        Cpu::new().ntt(&domain, &mut expected, Transform::Forward, &mut scratch()).expect("room");
+        mock.fail("memset", 1, code);
+        let made = icicle.ntt(&domain, &mut data, Transform::Forward, &mut scratch());
+        mock.fail("memset", 0, 0);
+        match made {
+            Ok(()) => assert_eq!(data, expected, "code {code}"),
+            Err(error) => assert!(!matches!(error, BackendError::DeviceOutOfMemory { .. }), "{error}"),
+        }
+        work(&icicle).expect("it goes on");
+    }
+}
+
+#[test]
+fn a_sum_that_is_no_point_is_an_error_and_the_device_is_looked_at() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    work(&icicle).expect("well");
+    let before = mock.get("calls:msm");
+    mock.set("garbage", before + 1);
+    let error = work(&icicle).expect_err("no point");
+    assert!(matches!(&error, BackendError::Device { message, .. } if message.contains("no point")), "{error}");
+    assert!(mock.get("calls:msm") > before + 2, "it was asked for known answers");
+    assert!(!icicle.owner().is_doubted());
+    work(&icicle).expect("it goes on");
+}
+
+/// Without what it says a call would go another way than the one that was paid for.
+#[test]
+fn a_configuration_that_throws_is_an_error() {
+    if !IS_SHIELDED {
+        return;
+    }
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    mock.fail("create_extension", 1, -1);
+    let error = work(&icicle).expect_err("it throws");
+    assert!(matches!(&error, BackendError::Device { message, .. } if message.contains("injected")), "{error}");
+    work(&icicle).expect("it goes on");
+    drop(icicle);
+    mock.assert_empty();
+}
+
 /// One of many calls fails, whosesoever it is: its own work may fail, and all other results are right.
 #[test]
 fn a_fault_beside_others_work_reaches_nobody_else() {

@@ -2,6 +2,7 @@
 //! is a trap, and counts whoever steps into one.
 
 mod conformance;
+mod devices;
 mod faults;
 mod memory;
 mod opening;

@@ -11,7 +11,7 @@ use plimsoll::{Bytes, Class, Ledger, Reservation, Space};
 use plimsoll_groth16::backend::{Backend, BackendError, CurveGroup, Transform};
 use plimsoll_groth16::domain::Domain;
 use plimsoll_icicle::Icicle;
-use plimsoll_icicle::device::MsmCall;
+use plimsoll_icicle::device::{MsmCall, Sum};
 use plimsoll_icicle::error::CallError;
 
 use crate::support::Mock;
@@ -153,8 +153,8 @@ fn the_same_calls_made_freely_run_out_of_memory() {
             scope.copy_in(&bases, points.all())?;
             scope.points_to_standard(CurveGroup::G1, points.all())
         })?;
-        let mut sum = [0_u8; 144];
-        let (scalars, points, group, sum) = (room.all(), points.all(), CurveGroup::G1, &mut sum[..]);
+        let mut sum = Sum::new();
+        let (scalars, points, group, sum) = (room.all(), points.all(), CurveGroup::G1, &mut sum);
         owner.call("msm", move |scope| {
             scope.msm(MsmCall { group, scalars, points, window: 13, threads: 0, scratch_bytes: 0, sum })
         })
@@ -316,4 +316,61 @@ fn what_could_not_be_booked_is_counted() {
     assert!(learned.overdrawn_bytes_peak > 0, "{learned:?}");
     assert!(learned.overdrawn_bytes_peak < learned.undersized_bytes_peak, "a part was booked: {learned:?}");
     assert_eq!(held(&icicle, "device.overrun"), 0);
+}
+
+/// Somebody else's memory, which nobody had looked at before a call failed, has not leaked: otherwise the device would be given up.
+#[test]
+fn what_a_neighbour_has_taken_before_a_failure_has_not_leaked() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(512 * MIB);
+    mock.set("neighbour", 300 * MIB as i64);
+    multiply(&icicle).expect("there is room for both");
+    for code in [2, 99] {
+        mock.fail("msm", 1, code);
+        let made = multiply(&icicle);
+        assert_eq!(made.is_ok(), code == 2, "{made:?}");
+        assert_eq!(icicle.learned().leaked_bytes, 0, "code {code}");
+        assert_eq!(held(&icicle, "device.foreign"), 300 * MIB, "code {code}");
+    }
+    assert_eq!(icicle.owner().lost(), None);
+    // A leak beside it is told apart.
+    mock.set("leak", 3 * MIB as i64).set("scratch", 600_000);
+    let outcome = multiply(&icicle);
+    mock.set("scratch", 1000);
+    let learned = icicle.learned();
+    let leaked = 3 * MIB * (learned.out_of_memory - 1);
+    assert!(leaked > 0 && learned.leaked_bytes == leaked, "{outcome:?}, {learned:?}");
+    assert_eq!(held(&icicle, "device.foreign"), 300 * MIB);
+    assert_eq!(icicle.owner().lost(), None);
+}
+
+/// Somebody waits for room, and then it is booked for good.
+#[test]
+fn who_waits_for_what_will_never_be_there_is_told() {
+    let mock = Mock::new();
+    mock.set("silent", 1).set("memory", 4 * MIB as i64);
+    let icicle = mock.icicle(4 * MIB);
+    let (ledger, class) = (icicle.ledger(), Class::new("device.abc", Space::device(0)));
+    let domain = Domain::with_log_size(14).expect("small");
+    let transform = || icicle.ntt(&domain, &mut vec![Scalar::ONE; 1 << 14], Transform::Forward, &mut scratch());
+    transform().expect("room");
+    let held = ledger.snapshot().space(Space::device(0)).expect("budgeted").held.0;
+    let rest = ledger.reserve(class, Bytes(4 * MIB - held)).wait().expect("room");
+    let most = rest.bytes().0 - (256 << 10);
+    let until = |count| {
+        while ledger.snapshot().waiters.len() < count {
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        let keeps = scope.spawn(|| ledger.reserve(class, Bytes(most)).retained().wait());
+        until(1);
+        let waits = scope.spawn(transform);
+        until(2);
+        drop(rest);
+        let _kept = keeps.join().expect("no panic").expect("it comes first");
+        let error = waits.join().expect("no panic").expect_err("half of what it needs is left");
+        assert!(matches!(error, BackendError::DeviceOutOfMemory { .. }), "{error}");
+    });
+    transform().expect("room again");
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use plimsoll::{Budget, Bytes, Ledger};
 use plimsoll_icicle::error::{CallError, Fault, OpenError};
-use plimsoll_icicle::{Device, IS_SHIELDED, Library};
+use plimsoll_icicle::{Device, IS_SHIELDED, Library, Which};
 
 use crate::support::Mock;
 
@@ -129,6 +129,55 @@ fn a_licence_that_does_not_hold_is_told() {
     mock.set("licence", 1);
     let error = mock.device("MOCK").expect_err("no licence");
     assert_eq!(error, OpenError::Licence { device: "MOCK:0".to_owned() });
+}
+
+/// Which function says so differs between backends.
+#[test]
+fn a_licence_is_told_whichever_call_wants_it() {
+    for function in ["is_available", "set_device", "create_stream", "malloc", "msm"] {
+        let mock = Mock::new();
+        mock.fail(function, 1, 13);
+        let error = mock.device("MOCK").expect_err("no licence");
+        assert_eq!(error, OpenError::Licence { device: "MOCK:0".to_owned() }, "{function}");
+        drop(mock.device("MOCK").expect("it has one now"));
+        mock.assert_empty();
+    }
+}
+
+/// Threads and destructors of theirs may be under way.
+#[test]
+fn a_library_that_is_refused_is_not_closed() {
+    let mock = Mock::without(&MARKS);
+    mock.device("MOCK").expect_err("it reads other layouts");
+    let folder = mock.folder().to_owned();
+    mock.let_go();
+    let maps = fs::read_to_string("/proc/self/maps").expect("this is Linux");
+    assert!(maps.contains(folder.to_str().expect("a path")));
+}
+
+#[test]
+fn all_devices_of_a_kind_are_opened_in_their_order() {
+    let mock = Mock::new();
+    mock.set("devices", 3);
+    let names = |which: &Which| -> Vec<String> {
+        let devices = Device::open_all(which, &mock.options()).expect("they are there");
+        devices.iter().map(|device| device.name().to_string()).collect()
+    };
+    for which in [Which::First, Which::Kind("MOCK".to_owned())] {
+        assert_eq!(names(&which), ["MOCK:0", "MOCK:1", "MOCK:2"], "{which}");
+    }
+    assert_eq!(names(&"MOCK:1".parse().expect("a name")), ["MOCK:1"]);
+    assert_eq!(names(&Which::Kind("CPU".to_owned())), ["CPU:0"]);
+    for wrong in ["NOPE", "MOCK:3"] {
+        let error = Device::open_all(&wrong.parse().expect("it could be one"), &mock.options()).expect_err("there is none");
+        assert!(matches!(error, OpenError::NoSuchDevice { .. }), "{error}");
+    }
+    // One of them is somebody else's already: whoever wants the others names them.
+    let taken = mock.device("MOCK:1").expect("well");
+    let error = Device::open_all(&Which::First, &mock.options()).expect_err("not all");
+    assert_eq!(error, OpenError::AlreadyOpen { device: "MOCK:1".to_owned() });
+    drop(taken);
+    mock.assert_empty();
 }
 
 #[test]

@@ -4,34 +4,44 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError};
-use blstrs::Scalar;
+use blstrs::{G2Projective, Scalar};
 use ff::Field;
 use plimsoll::pipeline::JobError;
 use plimsoll::pool::{Pool, PoolConfig};
-use plimsoll::{Budget, Bytes, Grant, Ledger, Space};
-use plimsoll_groth16::backend::Backend;
+use plimsoll::{Budget, Bytes, Class, Grant, Ledger, Space};
+use plimsoll_groth16::backend::{Backend, CurveGroup};
 use plimsoll_groth16::prover::{Blinding, ProveError, Prover};
 use plimsoll_groth16::r1cs::R1cs;
 use plimsoll_groth16::setup;
 use plimsoll_icicle::Icicle;
+use plimsoll_icicle::memory::{MsmPlan, Scratch};
 
 use crate::support::Mock;
 
 const MIB: u64 = 1 << 20;
 
-/// y is x to the power of 2^20.
-struct Squares(Option<Scalar>);
+/// y is x to the power of 2^rounds.
+pub(crate) struct Squares {
+    pub(crate) rounds: usize,
+    pub(crate) start: Option<Scalar>,
+}
+
+impl Squares {
+    pub(crate) fn of(x: u64) -> Self {
+        Self { rounds: 20, start: Some(Scalar::from(x)) }
+    }
+}
 
 impl Circuit<Scalar> for Squares {
     fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
         let missing = || SynthesisError::AssignmentMissing;
-        let mut value = self.0;
+        let mut value = self.start;
         let mut x = cs.alloc(|| "x", || value.ok_or_else(missing))?;
-        for round in 0..20 {
+        for round in 0..self.rounds {
             value = value.map(|value| value.square());
-            let square = match round {
-                19 => cs.alloc_input(|| "y", || value.ok_or_else(missing))?,
-                _ => cs.alloc(|| format!("square {round}"), || value.ok_or_else(missing))?,
+            let square = match round + 1 == self.rounds {
+                true => cs.alloc_input(|| "y", || value.ok_or_else(missing))?,
+                false => cs.alloc(|| format!("square {round}"), || value.ok_or_else(missing))?,
             };
             cs.enforce(|| format!("round {round}"), |lc| lc + x, |lc| lc + x, |lc| lc + square);
             x = square;
@@ -41,9 +51,14 @@ impl Circuit<Scalar> for Squares {
 }
 
 fn prover(icicle: &Icicle) -> Prover {
-    let r1cs = Arc::new(R1cs::from_circuit(Squares(None)).expect("a circuit"));
+    prover_with(icicle)
+}
+
+/// A prover with a key of its own on this backend.
+pub(crate) fn prover_with<B: Backend + Clone + 'static>(backend: &B) -> Prover {
+    let r1cs = Arc::new(R1cs::from_circuit(Squares { rounds: 20, start: None }).expect("a circuit"));
     let key = setup::generate(&r1cs, &mut rand_core::OsRng, &|_| ControlFlow::Continue(())).expect("a key");
-    let backend: Arc<dyn Backend> = Arc::new(icicle.clone());
+    let backend: Arc<dyn Backend> = Arc::new(backend.clone());
     Prover::new(r1cs, Arc::new(key), backend).expect("they belong together")
 }
 
@@ -58,7 +73,7 @@ fn proofs_verify_and_points_are_loaded_and_converted_once() {
     let prover = prover(&icicle);
     let mut converted = Vec::new();
     for x in 2..5 {
-        let proved = prover.prove(&ledger(), Squares(Some(Scalar::from(x))), Blinding::from_os()).expect("a proof");
+        let proved = prover.prove(&ledger(), Squares::of(x), Blinding::from_os()).expect("a proof");
         assert_eq!(proved.public_inputs.len(), 1);
         converted.push(mock.get("calls:convert"));
     }
@@ -82,7 +97,7 @@ fn several_proofs_at_once_on_a_device_with_room_for_little_more_than_one() {
         for x in 2..6 {
             let prover = &prover;
             scope.spawn(move || {
-                prover.prove(&ledger(), Squares(Some(Scalar::from(x))), Blinding::from_os()).expect("a proof")
+                prover.prove(&ledger(), Squares::of(x), Blinding::from_os()).expect("a proof")
             });
         }
     });
@@ -96,7 +111,7 @@ fn a_proof_that_is_not_valid_is_not_returned() {
     let mock = Mock::new();
     let icicle = mock.icicle(512 * MIB);
     let prover = prover(&icicle);
-    let circuit = || Squares(Some(Scalar::from(3)));
+    let circuit = || Squares::of(3);
     let prove = |prover: &Prover| prover.prove(&ledger(), circuit(), Blinding::from_os());
     let through_a_pipeline = |prover: &Prover| {
         let pool = Pool::new(PoolConfig { threads: 1, ..PoolConfig::default() }).expect("a thread");
@@ -118,4 +133,41 @@ fn a_proof_that_is_not_valid_is_not_returned() {
     let careless = prover.without_verification();
     prove(&careless).expect("nobody looked");
     prove(&careless.with_verification()).expect_err("somebody looked");
+}
+
+/// The largest vector of points fits the device, and not beside what is kept there for good: its points pass through.
+#[test]
+fn points_without_room_beside_what_is_kept_pass_through() {
+    let mock = Mock::new();
+    mock.set("silent", 1).set("memory", 4 * MIB as i64);
+    let icicle = mock.icicle(4 * MIB);
+    let r1cs = R1cs::from_circuit(Squares { rounds: 1000, start: None }).expect("a circuit");
+    let key = setup::generate(&r1cs, &mut rand_core::OsRng, &|_| ControlFlow::Continue(())).expect("a key");
+    let (key, terms) = (Arc::new(key), 1000);
+    icicle.adopt_key(&key);
+    let ways = |resident| MsmPlan::smallest(CurveGroup::G2, terms, resident, Scratch::Exact, 1000);
+    let whole = size_of_val(&*key.b_g2) as u64;
+    let room = ways(false).midpoint(ways(true) + whole);
+    assert!(ways(false) + 1000 < room && room < ways(true) + whole);
+    let held = icicle.ledger().snapshot().space(Space::device(0)).expect("budgeted").held.0;
+    let class = Class::new("device.abc", Space::device(0));
+    let kept = icicle.ledger().reserve(class, Bytes(4 * MIB - held - room)).retained().wait().expect("room");
+    let scratch = || Ledger::unlimited().reserve(Class::new("scratch", Space::HOST), Bytes(MIB)).wait();
+    let scalars: Vec<Scalar> = (0..terms).map(|n| Scalar::from(n * n + 1)).collect();
+    let multiply = || {
+        let bases = &key.b_g2[..terms as usize];
+        let made = icicle.msm_g2(bases, &scalars, &mut scratch().expect("unlimited")).expect("in pieces");
+        assert_eq!(made, bases.iter().zip(&scalars).map(|(base, scalar)| base * scalar).sum::<G2Projective>());
+    };
+    multiply();
+    let resident = || {
+        let class = Class::new("device.points", Space::device(0));
+        icicle.ledger().snapshot().class(class).map_or(0, |usage| usage.totals.held)
+    };
+    assert_eq!(resident(), 0);
+    // When there is room again they stay.
+    drop(kept);
+    multiply();
+    assert_eq!(resident(), whole);
+    mock.assert_used_well();
 }

@@ -16,7 +16,7 @@ use plimsoll_icicle::{Device, DeviceName, Icicle, Options};
 /// A mocked ICICLE.
 pub(crate) struct Mock {
     folder: PathBuf,
-    control: Library,
+    control: Option<Library>,
 }
 
 impl Mock {
@@ -41,7 +41,11 @@ impl Mock {
         }
         // SAFETY: the mock's initialisers are Rust's.
         let control = unsafe { Library::new(&device) }.expect("the mock can be opened");
-        Mock { folder, control }
+        Mock { folder, control: Some(control) }
+    }
+
+    fn control(&self) -> &Library {
+        self.control.as_ref().expect("it is open until it is let go")
     }
 
     /// The folder of its libraries.
@@ -55,7 +59,7 @@ impl Mock {
         // SAFETY: the mock's function, of this type.
         unsafe {
             let set =
-                self.control.get::<unsafe extern "C" fn(*const i8, i64)>(b"icicle_mock_set").expect("it is there");
+                self.control().get::<unsafe extern "C" fn(*const i8, i64)>(b"icicle_mock_set").expect("it is there");
             set(key.as_ptr().cast(), value);
         }
         self
@@ -67,7 +71,7 @@ impl Mock {
         // SAFETY: the mock's function, of this type.
         unsafe {
             let get =
-                self.control.get::<unsafe extern "C" fn(*const i8) -> i64>(b"icicle_mock_get").expect("it is there");
+                self.control().get::<unsafe extern "C" fn(*const i8) -> i64>(b"icicle_mock_get").expect("it is there");
             get(key.as_ptr().cast())
         }
     }
@@ -92,6 +96,11 @@ impl Mock {
         device.alone(Some(Bytes(budget))).expect("room for what checking takes")
     }
 
+    /// Closes what the test itself has opened.
+    pub(crate) fn let_go(mut self) {
+        drop(self.control.take());
+    }
+
     /// Nothing was done that ICICLE would not have survived, or that it computes wrongly.
     #[track_caller]
     pub(crate) fn assert_used_well(&self) {
@@ -101,7 +110,7 @@ impl Mock {
     /// All is closed, and nothing is left on any device.
     #[track_caller]
     pub(crate) fn assert_empty(&self) {
-        for device in 0..2 {
+        for device in 0..3 {
             assert_eq!(self.get(&format!("used:{device}")), 0, "bytes of MOCK:{device}");
         }
         assert_eq!(self.get("allocations"), 0, "allocations");

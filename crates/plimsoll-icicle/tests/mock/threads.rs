@@ -1,14 +1,17 @@
 //! One thread a device; buffers that remember it; calls beside each other.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use blstrs::{G1Affine, Scalar};
 use group::prime::PrimeCurveAffine;
 use group::{Curve, Group};
 use plimsoll::{Budget, Bytes, Class, Ledger, Reservation, Space};
-use plimsoll_groth16::backend::Backend;
-use plimsoll_icicle::Icicle;
+use plimsoll_groth16::backend::{Backend, BackendError, CurveGroup};
+use plimsoll_icicle::device::{MsmCall, Sum};
+use plimsoll_icicle::error::Fault;
+use plimsoll_icicle::{Icicle, Options};
 
 use crate::support::Mock;
 
@@ -89,6 +92,8 @@ fn memory_is_freed_on_its_device_by_whoever_drops_it() {
             Ok(())
         })
         .expect("it goes on");
+    // One device's thread waits for nobody; what is allocated there from now on comes after it.
+    drop(other.owner().allocate(8));
     assert_eq!(mock.get("used:1"), 0);
     assert_eq!(mock.get("switched"), 0);
     // Neither thread is on another device now.
@@ -141,4 +146,151 @@ fn a_panic_in_a_call_reaches_its_caller_and_the_device_goes_on() {
     let panic = panicked.expect_err("it panicked");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
     multiply(&icicle, 3);
+}
+
+/// A pointer to it would be one into another device's memory, which on the processor is a segmentation fault.
+#[test]
+fn memory_of_another_device_is_refused() {
+    let mock = Mock::new();
+    mock.set("devices", 2);
+    let (one, other) = (mock.icicle(256 * MIB), mock.device("MOCK:1").expect("well"));
+    let other = other.alone(Some(Bytes(256 * MIB))).expect("room");
+    let (here, there) = (one.owner().allocate(96 * 2).expect("room"), other.owner().allocate(96 * 2).expect("room"));
+    one.owner().call_alone("domain", |scope| scope.init_domain(3)).expect("room");
+    let (mut bytes, mut sum, mut second) = ([7_u8; 32], Sum::new(), Sum::new());
+    let (given, group) = ([1_u8; 32], CurveGroup::G1);
+    let refused = one.owner().call("try", |scope| {
+        let (ours, theirs) = (here.part(0, 32), there.part(0, 32));
+        let call = |scalars, points, sum| MsmCall { group, scalars, points, window: 2, threads: 0, scratch_bytes: 0, sum };
+        Ok([
+            scope.copy_in(&given, theirs),
+            scope.copy_out(theirs, &mut bytes),
+            scope.erase(theirs),
+            scope.ntt(theirs, false, None),
+            scope.multiply(theirs, ours, ours),
+            scope.multiply(ours, theirs, ours),
+            scope.subtract(ours, ours, theirs),
+            scope.scale(theirs, ours),
+            scope.scale(ours, theirs),
+            scope.points_to_standard(group, there.part(0, 96)),
+            scope.msm(call(theirs, here.part(0, 96), &mut sum)),
+            scope.msm(call(ours, there.part(0, 96), &mut second)),
+        ])
+    });
+    for (index, outcome) in refused.expect("the call itself goes on").into_iter().enumerate() {
+        let error = outcome.expect_err("another device's memory");
+        assert!(matches!(error.fault, Fault::Refused { why } if why.contains("another device")), "{index}: {error}");
+    }
+    assert_eq!(bytes, [7; 32]);
+    mock.assert_used_well();
+}
+
+/// ICICLE reads and writes its own types there.
+#[test]
+fn values_lie_where_icicles_own_would() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    let memory = icicle.owner().allocate(1024).expect("room");
+    let group = CurveGroup::G1;
+    let mut sum = Sum::new();
+    let outcomes = icicle.owner().call("try", |scope| {
+        let (good, bad) = (memory.part(512, 32), memory.part(4, 32));
+        let points = memory.part(1, 96);
+        Ok([
+            scope.multiply(bad, good, good),
+            scope.subtract(good, bad, good),
+            scope.scale(good, bad),
+            scope.points_to_standard(group, points),
+            scope.msm(MsmCall { group, scalars: bad, points: memory.part(96, 96), window: 2, threads: 0, scratch_bytes: 0, sum: &mut sum }),
+        ])
+    });
+    for outcome in outcomes.expect("the call itself goes on") {
+        let error = outcome.expect_err("somewhere in between");
+        assert!(matches!(error.fault, Fault::Refused { why } if why.contains("16 bytes")), "{error}");
+    }
+    let sums = [Sum::new(), Sum::new()];
+    assert!(sums.iter().all(|sum| sum.bytes(CurveGroup::G2).as_ptr().addr().is_multiple_of(16)));
+    mock.assert_used_well();
+}
+
+/// Each of two devices' threads lets go of the other one's memory at the same time.
+#[test]
+fn the_threads_of_devices_do_not_wait_for_each_other() {
+    let mock = Mock::new();
+    mock.set("devices", 2);
+    let (one, other) = (mock.icicle(256 * MIB), mock.device("MOCK:1").expect("well"));
+    let other = other.alone(Some(Bytes(256 * MIB))).expect("room");
+    let memory_of = |icicle: &Icicle| icicle.owner().allocate(1000).expect("room");
+    let (ours, theirs) = (memory_of(&one), memory_of(&other));
+    let both = Barrier::new(2);
+    thread::scope(|scope| {
+        for (icicle, memory) in [(&one, theirs), (&other, ours)] {
+            let both = &both;
+            scope.spawn(move || {
+                let dropped = icicle.owner().call("drop", move |_| {
+                    both.wait();
+                    drop(memory);
+                    Ok(())
+                });
+                dropped.expect("it goes on");
+            });
+        }
+    });
+    multiply(&one, 1);
+    multiply(&other, 2);
+    drop((one, other));
+    mock.assert_used_well();
+    mock.assert_empty();
+}
+
+/// What it would begin nobody could wait for, and its vectors would be gone before.
+#[test]
+fn what_waits_in_the_queue_of_a_lost_device_is_not_begun() {
+    let mock = Mock::new();
+    let options = Options { streams: 1, ..mock.options() };
+    let device = plimsoll_icicle::Device::open(Some(&"MOCK".parse().expect("a name")), &options).expect("well");
+    let icicle = device.alone(Some(Bytes(256 * MIB))).expect("room");
+    let owner = icicle.owner();
+    let before = owner.handed_over();
+    let began = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let lost = owner.call("first", |_| {
+                // Until the second is in the queue, behind this one's only stream.
+                while owner.handed_over() < before + 2 {
+                    thread::yield_now();
+                }
+                mock.set("broken", 1);
+                Ok(())
+            });
+            lost.expect_err("it never says that it is done");
+        });
+        scope.spawn(|| {
+            while owner.handed_over() < before + 1 {
+                thread::yield_now();
+            }
+            let second = owner.call("second", |_| {
+                began.store(true, Ordering::Relaxed);
+                Ok(())
+            });
+            let error = second.expect_err("the device is gone");
+            assert!(matches!(error.fault, Fault::Lost { .. }), "{error}");
+        });
+    });
+    assert!(!began.load(Ordering::Relaxed));
+}
+
+/// Streams that fail twice, on a device that says that it is done with everything.
+#[test]
+fn a_device_that_is_done_is_not_lost_with_a_stream() {
+    let mock = Mock::new();
+    let icicle = mock.icicle(256 * MIB);
+    mock.set("broken", 2);
+    let error = icicle.owner().call("nothing", |_| Ok(())).expect_err("its stream is broken");
+    assert!(matches!(error.fault, Fault::Unfinished { code: 7 }), "{error}");
+    assert_eq!(icicle.owner().lost(), None);
+    mock.set("broken", 0);
+    multiply(&icicle, 1);
+    let lost = matches!(icicle.msm_g1(&[], &[], &mut scratch()), Err(BackendError::DeviceLost { .. }));
+    assert!(!lost);
 }

@@ -5,7 +5,7 @@ use std::thread;
 
 use plimsoll::{Bytes, Space};
 use plimsoll_groth16::backend::CurveGroup;
-use plimsoll_icicle::device::{MsmCall, Owner};
+use plimsoll_icicle::device::{MsmCall, Owner, Sum};
 use plimsoll_icicle::error::{CallError, Fault};
 use plimsoll_icicle::memory::{MsmPlan, Scratch};
 
@@ -40,9 +40,9 @@ pub(crate) fn print(args: &Args) -> Result<(), String> {
             scope.copy_in(&key.l[..piece], points.all())?;
             scope.points_to_standard(CurveGroup::G1, points.all())
         })?;
-        let mut sum = [0_u8; 144];
+        let mut sum = Sum::new();
         let (scalars, points, group) = (room.all(), points.all(), CurveGroup::G1);
-        let (window, threads, scratch_bytes, sum) = (plan.window, plan.threads, plan.scratch_bytes(), &mut sum[..]);
+        let (window, threads, scratch_bytes, sum) = (plan.window, plan.threads, plan.scratch_bytes(), &mut sum);
         owner.call("msm", move |scope| {
             scope.msm(MsmCall { group, scalars, points, window, threads, scratch_bytes, sum })
         })
