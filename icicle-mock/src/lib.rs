@@ -22,8 +22,10 @@ mod extension;
 mod faults;
 mod ffi;
 mod sizes;
+mod vectors;
 
 pub use devices::*;
 pub use extension::*;
 pub use faults::*;
 pub use ffi::*;
+pub use vectors::*;

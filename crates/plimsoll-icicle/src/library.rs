@@ -145,9 +145,7 @@ impl Library {
             match loaded {
                 // Never closed, whatever becomes of the others.
                 Ok(loaded) => Ok(ManuallyDrop::new(loaded)),
-                Err(error) => {
-                    Err(OpenError::Unusable { library: path.display().to_string(), message: reason(&error) })
-                }
+                Err(error) => Err(OpenError::Unusable { library: path.display().to_string(), message: reason(&error) }),
             }
         };
         let libraries = [open(DEVICE)?, open(FIELD)?, open(CURVE)?];

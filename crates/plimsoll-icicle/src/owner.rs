@@ -41,6 +41,7 @@
 //! ```
 
 mod extension;
+mod here;
 mod memory;
 mod scope;
 mod sum;
@@ -54,10 +55,11 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, ThreadId};
 
+use self::here::Here;
 pub use self::memory::{DeviceMemory, Part};
-use self::scope::Here;
 
-pub(crate) use self::scope::{Holdings, registered};
+pub(crate) use self::here::registered;
+pub(crate) use self::scope::Holdings;
 pub use self::scope::{MsmCall, Plain, Scope};
 pub use self::sum::Sum;
 use crate::error::{CallError, Fault, OpenError};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::scope::free;
+use super::here::free;
 use super::{IS_OWNER, Owner};
 
 /// A piece of a device's memory. Dropped anywhere, it is freed by the device's owner, and is gone when `drop` returns; in a call of

@@ -169,7 +169,8 @@ fn all_devices_of_a_kind_are_opened_in_their_order() {
     assert_eq!(names(&"MOCK:1".parse().expect("a name")), ["MOCK:1"]);
     assert_eq!(names(&Which::Kind("CPU".to_owned())), ["CPU:0"]);
     for wrong in ["NOPE", "MOCK:3"] {
-        let error = Device::open_all(&wrong.parse().expect("it could be one"), &mock.options()).expect_err("there is none");
+        let error =
+            Device::open_all(&wrong.parse().expect("it could be one"), &mock.options()).expect_err("there is none");
         assert!(matches!(error, OpenError::NoSuchDevice { .. }), "{error}");
     }
     // One of them is somebody else's already: whoever wants the others names them.

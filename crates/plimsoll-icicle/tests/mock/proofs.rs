@@ -96,9 +96,7 @@ fn several_proofs_at_once_on_a_device_with_room_for_little_more_than_one() {
     std::thread::scope(|scope| {
         for x in 2..6 {
             let prover = &prover;
-            scope.spawn(move || {
-                prover.prove(&ledger(), Squares::of(x), Blinding::from_os()).expect("a proof")
-            });
+            scope.spawn(move || prover.prove(&ledger(), Squares::of(x), Blinding::from_os()).expect("a proof"));
         }
     });
     assert_eq!(icicle.learned().out_of_memory, 0);

@@ -161,7 +161,8 @@ fn memory_of_another_device_is_refused() {
     let (given, group) = ([1_u8; 32], CurveGroup::G1);
     let refused = one.owner().call("try", |scope| {
         let (ours, theirs) = (here.part(0, 32), there.part(0, 32));
-        let call = |scalars, points, sum| MsmCall { group, scalars, points, window: 2, threads: 0, scratch_bytes: 0, sum };
+        let call =
+            |scalars, points, sum| MsmCall { group, scalars, points, window: 2, threads: 0, scratch_bytes: 0, sum };
         Ok([
             scope.copy_in(&given, theirs),
             scope.copy_out(theirs, &mut bytes),
@@ -201,7 +202,15 @@ fn values_lie_where_icicles_own_would() {
             scope.subtract(good, bad, good),
             scope.scale(good, bad),
             scope.points_to_standard(group, points),
-            scope.msm(MsmCall { group, scalars: bad, points: memory.part(96, 96), window: 2, threads: 0, scratch_bytes: 0, sum: &mut sum }),
+            scope.msm(MsmCall {
+                group,
+                scalars: bad,
+                points: memory.part(96, 96),
+                window: 2,
+                threads: 0,
+                scratch_bytes: 0,
+                sum: &mut sum,
+            }),
         ])
     });
     for outcome in outcomes.expect("the call itself goes on") {
