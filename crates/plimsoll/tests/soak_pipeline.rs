@@ -191,7 +191,8 @@ fn build(
     let with_keys = cards.devices().iter().zip(keys).fold(computed, |builder, (device, key)| {
         builder
             .needs_on(device, key, |lane, memory| lane.copy_in(&[7; KEY_BYTES.0 as usize], memory, 0))
-            .load_again(if from_input { short } else { Retry::times(0) })
+            // Not for long: whoever waits for a job may be the one who has the memory.
+            .load_again(if from_input { short } else { Retry::times(0).within(Duration::ZERO) })
     });
     with_keys
         .stage_again("again", short, |cx, job: &Arc<Job>| {
