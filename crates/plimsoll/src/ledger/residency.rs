@@ -346,6 +346,11 @@ impl<T: Send + Sync + 'static> Load<T> {
         self.claim.key.inner.read(|state| state.load_priority(self.claim.key.id)).unwrap_or(0)
     }
 
+    /// Whether anybody waits for it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.claim.key.inner.read(|state| state.load_priority(self.claim.key.id)).is_some()
+    }
+
     /// Takes bytes as a reservation, for a part of the value.
     ///
     /// # Errors

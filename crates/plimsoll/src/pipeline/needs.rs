@@ -4,10 +4,10 @@
 //! stage as it waits for memory. Whatever becomes of the load comes back through the ledger: filled, all who wait go on;
 //! failed, they are told; dropped with a pool that has ended, it falls to a job of another one.
 //!
-//! A load that is to be tried again is kept until then, by the clock, with what it was paid, and then dropped: it falls to
-//! whoever waits for it by that time. So a device that is out of memory has given back what the attempt had, no thread waits, and
-//! whoever is cancelled meanwhile keeps nobody from the key. When its time has run out those who wait are told; who has a plan that
-//! does without what there was no memory for goes by that.
+//! A load that is to be tried again rests until then, with what it was paid, and is then dropped: it falls to whoever waits for it by
+//! that time. So a device that is out of memory has given back what the attempt had, no thread waits, and whoever is cancelled
+//! meanwhile keeps nobody from the key; with the last who waits it is dropped at once. When its time has run out those who wait are
+//! told; who has a plan that does without what there was no memory for goes by that.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -24,14 +24,26 @@ use crate::sync::{Mutex, lock};
 use crate::{JobSpec, Profile};
 
 /// Loads a residency, or gives the load back if it is another one's.
-type LoadFn = Arc<dyn Fn(AnyLoad, &Attempts) -> Result<Loaded, AnyLoad> + Send + Sync>;
+type LoadFn = Arc<dyn Fn(AnyLoad, &Arc<Attempts>) -> Result<Loaded, AnyLoad> + Send + Sync>;
 
 /// What became of a load.
 pub(super) enum Loaded {
     /// Whoever waits knows.
     Over,
-    /// It is to be kept until then, and dropped.
-    Later(Instant, Box<dyn Send>),
+    /// It rests until then.
+    Later(Instant, Arc<Attempts>),
+}
+
+/// A load that rests before it is tried again.
+trait Resting: Send {
+    /// Whether anybody waits for it.
+    fn is_wanted(&self) -> bool;
+}
+
+impl<T: Send + Sync + 'static> Resting for Load<T> {
+    fn is_wanted(&self) -> bool {
+        Load::is_wanted(self)
+    }
 }
 
 /// Whether a job that goes by this profile needs it.
@@ -47,19 +59,36 @@ struct Declared {
 }
 
 /// How often a residency was loaded in vain, for all jobs of a pipeline.
-struct Attempts {
+pub(super) struct Attempts {
     retry: Mutex<Retry>,
     /// Of those in a row, and when the next one is due.
     failed: Mutex<Option<(Tries, Instant)>>,
     /// There was no memory for it until the time had run out, and there has been none since.
     is_short: AtomicBool,
+    /// There is one load at a time.
+    resting: Mutex<Option<Box<dyn Resting>>>,
 }
 
 impl Attempts {
     /// Once, and where memory is short within a minute.
     fn new() -> Arc<Attempts> {
         let retry = Mutex::new(Retry::times(0));
-        Arc::new(Attempts { retry, failed: Mutex::default(), is_short: AtomicBool::new(false) })
+        let (failed, is_short, resting) = (Mutex::default(), AtomicBool::new(false), Mutex::default());
+        Arc::new(Attempts { retry, failed, is_short, resting })
+    }
+
+    /// Leaves the load that rests to whoever waits for it.
+    pub(super) fn rested(&self) {
+        let load = lock(&self.resting).take();
+        drop(load);
+    }
+
+    /// The same where nobody does, so that its bytes are free.
+    fn let_go(&self) {
+        let mut resting = lock(&self.resting);
+        let load = resting.take_if(|load| !load.is_wanted() && !mutant!("rests-for-nobody"));
+        drop(resting);
+        drop(load);
     }
 
     fn succeeded(&self) {
@@ -98,7 +127,7 @@ impl Needs {
     {
         let residency = residency.clone();
         let need = Need::from(&residency);
-        let run = move |any: AnyLoad, attempts: &Attempts| {
+        let run = move |any: AnyLoad, attempts: &Arc<Attempts>| {
             let mut slot = any.of(&residency)?;
             // What an error says of itself is the user's as well.
             let loaded = contain(|| load(&mut slot).map_err(|error| (judge(&error), error.to_string())));
@@ -113,7 +142,13 @@ impl Needs {
                 Err(panic) => (Failure::Fatal, format!("panicked: {}", panic.message())),
             };
             match attempts.failed(failure, Instant::now()) {
-                Some(at) => Ok(Loaded::Later(at, Box::new(slot))),
+                Some(at) => {
+                    let before = lock(&attempts.resting).replace(Box::new(slot));
+                    drop(before);
+                    // Whoever waited may have gone in the meantime.
+                    attempts.let_go();
+                    Ok(Loaded::Later(at, attempts.clone()))
+                }
                 None => {
                     slot.fail(why);
                     Ok(Loaded::Over)
@@ -166,6 +201,11 @@ impl Needs {
             }
         }
         Loaded::Over
+    }
+
+    /// A job has ended: what it alone waited for, and rests, is left alone.
+    pub(super) fn let_go(&self) {
+        self.0.iter().for_each(|declared| declared.attempts.let_go());
     }
 
     /// By which of its profiles a job needs a residency of this name for which there was no memory until its time had run out.

@@ -595,6 +595,7 @@ impl<E: Send + 'static> Trip<E> {
         if self.begun.load(Ordering::Relaxed) {
             self.line.job_is_over();
         }
+        self.line.needs.let_go();
         // First everything that the answer says is so, then the answer, then the right to the pool's workers.
         let landed = self.line.landing.take_off(self.tag);
         self.line.tell(|| Event::JobEnded { job: self.name.clone(), succeeded });

@@ -297,3 +297,36 @@ fn a_load_that_rests_before_it_is_tried_again_is_left_to_the_next_with_its_pipel
     assert!(matches!(waits.wait(), Err(JobError::ShutDown { .. })));
     assert_eq!(joins.wait().expect("it fell to this one"), 42);
 }
+
+#[test]
+fn a_load_that_rests_for_nobody_gives_its_bytes_back() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(10)));
+    let (pool, key) = (threads(1), key(&ledger));
+    let (failed, has_failed) = mpsc::channel();
+    let failed = crate::sync::Mutex::new(failed);
+    let pipeline = Pipeline::builder(&ledger, &pool, |_: &u64| Profile::new().stage("s", Demand::new(), Demand::new()))
+        .stage("s", |_, input| Ok::<_, String>(input))
+        .needs(&key, move |_load| {
+            crate::sync::lock(&failed).send(()).expect("the test listens");
+            Err::<u64, _>("no such file")
+        })
+        .load_again(Retry::times(9).pause(Duration::from_secs(1000)).within(Duration::MAX))
+        .build()
+        .expect("it fits");
+    for early in [true, false] {
+        let waits = ["one", "other"].map(|name| pipeline.submit(name, 1).expect("taken on"));
+        has_failed.recv().expect("it is loaded");
+        if !early {
+            until_idle(&pool);
+        }
+        // With the first of them gone the other still waits.
+        let [one, other] = waits;
+        one.cancel();
+        if !early {
+            assert!(ledger.reserve(BUFFER, Bytes(10)).try_now().is_err(), "it rests, and is paid for");
+        }
+        other.cancel();
+        pipeline.drain();
+        drop(ledger.reserve(BUFFER, Bytes(10)).wait().expect("all of it is free"));
+    }
+}

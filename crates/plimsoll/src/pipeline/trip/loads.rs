@@ -35,9 +35,12 @@ impl<E: Send + 'static> Trip<E> {
 
     /// Loads what has fallen to this job.
     fn load(&self, load: AnyLoad) {
-        if let Loaded::Later(at, load) = self.line.needs.load(load) {
+        if let Loaded::Later(at, attempts) = self.line.needs.load(load) {
+            let rested = attempts.clone();
             // Not an alarm of this job's: others wait for the key as well. Without a clock it falls to them at once.
-            let _ = self.line.clock.set(at, move || drop(load));
+            if self.line.clock.set(at, move || rested.rested()).is_err() {
+                attempts.rested();
+            }
         }
     }
 
