@@ -117,6 +117,25 @@ impl Drop for Child {
     }
 }
 
+/// Observes a ledger until it is dropped: see [`Ledger::observe_while`].
+pub struct Observing {
+    inner: Arc<Inner>,
+    // Gone after it was taken off: not under the ledger's lock.
+    observer: StdArc<dyn Observer>,
+}
+
+impl fmt::Debug for Observing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observing")
+    }
+}
+
+impl Drop for Observing {
+    fn drop(&mut self) {
+        self.inner.unobserve(&self.observer);
+    }
+}
+
 impl fmt::Debug for Child {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.id.fmt(f)
@@ -266,6 +285,14 @@ impl Ledger {
     /// Tells `observer` of every change from now on: of the root and all its children. See [`observe`](crate::observe).
     pub fn observe(&self, observer: StdArc<dyn Observer>) {
         self.inner.observe(observer);
+    }
+
+    /// As [`observe`](Self::observe), for as long as what is returned lives. What had happened before it is dropped may still be
+    /// told afterwards, by another thread that is about to do so.
+    #[must_use = "the observer is taken off when this is dropped"]
+    pub fn observe_while(&self, observer: StdArc<dyn Observer>) -> Observing {
+        self.inner.observe(observer.clone());
+        Observing { inner: self.inner.clone(), observer }
     }
 
     /// Tells all observers each limit of the root as it is, as if it had just been set: for who has begun to write a trace, from

@@ -123,6 +123,25 @@ fn an_unobserved_ledger_records_nothing_for_later() {
     assert_eq!(tape.events().first().map(|event| (event.sequence, event.what)), Some((1, What::Asked)));
 }
 
+/// Whoever looks for a while leaves nothing behind: neither itself nor the cost of recording.
+#[test]
+fn an_observer_that_goes_is_told_nothing_more() {
+    let ledger = ledger();
+    let tape = Arc::new(Tape::default());
+    let observing = ledger.observe_while(tape.clone());
+    drop(ledger.reserve(A, Bytes(8)).try_now().unwrap());
+    let seen = tape.events().len();
+    assert!(seen > 0);
+    drop(observing);
+    assert_eq!(Arc::strong_count(&tape), 1, "the ledger has let go of it");
+    drop(ledger.reserve(A, Bytes(8)).try_now().unwrap());
+    assert_eq!(tape.events().len(), seen);
+    let later = Tape::on(&ledger);
+    drop(ledger.reserve(A, Bytes(8)).try_now().unwrap());
+    let next = later.events()[0].sequence;
+    assert_eq!(next, tape.events().last().unwrap().sequence + 1, "nothing was recorded for nobody");
+}
+
 /// With several threads at it: the sequence has no gaps, time does not run back, and the changes add up at every point.
 #[test]
 fn events_are_in_order_and_add_up() {

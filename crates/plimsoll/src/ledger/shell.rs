@@ -143,6 +143,15 @@ impl Inner {
         shell.outbox.add(observer);
     }
 
+    /// Takes an observer off again.
+    pub(super) fn unobserve(&self, observer: &StdArc<dyn Observer>) {
+        let mut shell = sync::lock(&self.shell);
+        shell.outbox.remove(observer);
+        if !shell.outbox.is_observed() {
+            shell.books.state().record_changes(false);
+        }
+    }
+
     /// An owner begins to wait for something outside of the ledger.
     pub(super) fn waits_outside(&self, owner: OwnerId, what: &'static str, now: u64) {
         sync::lock(&self.shell).books.both().1.waits_outside(owner, what, now);
@@ -372,11 +381,7 @@ impl Inner {
             }
             let Some(batch) = batch else { return };
             for observer in batch.deliver() {
-                let mut shell = sync::lock(&self.shell);
-                shell.outbox.remove(&observer);
-                if !shell.outbox.is_observed() {
-                    shell.books.state().record_changes(false);
-                }
+                self.unobserve(&observer);
             }
         }
     }
