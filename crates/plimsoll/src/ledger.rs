@@ -132,6 +132,9 @@ impl fmt::Debug for Observing {
 
 impl Drop for Observing {
     fn drop(&mut self) {
+        if mutant!("observer-stays") {
+            return;
+        }
         self.inner.unobserve(&self.observer);
     }
 }
