@@ -1,6 +1,7 @@
 //! Reading the truth: what the kernel, the allocator and the drivers say that this process holds.
 //!
-//! A [`Reader`] takes one [`Sample`] in well under a millisecond; a [`Sampler`] is a thread that takes one every
+//! A [`Reader`] takes one [`Sample`], in well under a millisecond but for a look at all other processes every
+//! [`OTHERS_PERIOD`], which takes longer where there are many; a [`Sampler`] is a thread that takes one every
 //! [`PERIOD`] and hands it on, to a trace for example. Where nobody starts one, there is neither thread nor cost.
 //!
 //! All files are read under a root ([`files::Root`]), which tests replace by a tree of their own.

@@ -18,9 +18,9 @@ use super::Table;
 pub struct Drift {
     window: Duration,
     threshold: i64,
-    /// Time, unaccounted, and all bytes that ever were granted.
+    /// Time, unaccounted, and all bytes that ever were granted in this space.
     seen: VecDeque<(u64, i64, u64)>,
-    alarmed: bool,
+    alarm: Option<Alarm>,
 }
 
 /// Ledger and kernel differ for longer than the window.
@@ -52,13 +52,24 @@ impl Drift {
 
     /// Watches with a window and a threshold.
     pub fn new(window: Duration, threshold: Bytes) -> Self {
-        Self { window, threshold: super::signed(threshold.0), seen: VecDeque::new(), alarmed: false }
+        Self { window, threshold: super::signed(threshold.0), seen: VecDeque::new(), alarm: None }
     }
 
     /// Takes a table, and the picture that it was made from. An alarm comes once, and again only after all was well.
     pub fn push(&mut self, table: &Table, snapshot: &Snapshot) -> Option<Alarm> {
-        let granted = snapshot.classes.iter().map(|usage| usage.totals.bytes_in).fold(0, u64::wrapping_add);
+        // What is pinned is host memory too; what goes on in other spaces is nothing to this one.
+        let here = |space: plimsoll::Space| {
+            let key = space.key().to_string();
+            key == table.space || table.space == "host" && space == plimsoll::Space::PINNED
+        };
+        let of_space = snapshot.classes.iter().filter(|usage| here(usage.class.space()));
+        let granted = of_space.map(|usage| usage.totals.bytes_in).fold(0, u64::wrapping_add);
         self.look(snapshot.time, table.unaccounted(), granted)
+    }
+
+    /// How they differ now, if they do.
+    pub fn standing(&self) -> Option<Alarm> {
+        self.alarm
     }
 
     fn look(&mut self, time: u64, unaccounted: i64, granted: u64) -> Option<Alarm> {
@@ -82,8 +93,8 @@ impl Drift {
         } else {
             None
         };
-        let new = alarm.filter(|_| !self.alarmed);
-        self.alarmed = alarm.is_some();
+        let new = alarm.filter(|_| self.alarm.is_none());
+        self.alarm = alarm;
         new
     }
 }
@@ -129,6 +140,26 @@ mod tests {
     fn what_was_promised_long_ago_and_is_not_there_is_told() {
         let alarm = watch(60, |second| if second < 20 { (0, 0) } else { (-1024, 1024) });
         assert_eq!(alarm, Some((30, Alarm::NotThere(Bytes(1024 << 20)))));
+    }
+
+    /// What goes to and fro in another space hides nothing in this one.
+    #[test]
+    fn grants_of_other_spaces_are_not_set_aside() {
+        use plimsoll::{Class, Ledger, Space};
+        const HOST: Class = Class::new("a", Space::HOST);
+        const CARD: Class = Class::new("b", Space::device(0));
+        let ledger = Ledger::unlimited();
+        let _stuck = ledger.reserve(HOST, Bytes(1 << 30)).try_now().unwrap();
+        let mut drift = Drift::new(Duration::from_nanos(1), Bytes(64 << 20));
+        let mut look = || {
+            let snapshot = ledger.snapshot();
+            let sample = crate::sample::Sample { process: Some(Default::default()), ..Default::default() };
+            let tables = Table::all(&snapshot, &sample, &super::super::Baseline::default());
+            drift.push(&tables[0], &snapshot)
+        };
+        assert_eq!(look(), None, "the window is not full");
+        drop(ledger.reserve(CARD, Bytes(1 << 40)).try_now().unwrap());
+        assert!(matches!(look(), Some(Alarm::NotThere(_))));
     }
 
     #[test]

@@ -174,3 +174,80 @@ fn the_process_stays_under_the_line() {
         assert!(kept.limit() + beside <= 2048, "step {step}: limit {} and {beside} beside it", kept.limit());
     }
 }
+
+/// A control group's limit that is lowered, or a neighbour that grows, is followed at the next look, and back.
+#[test]
+fn what_others_leave_is_the_line() {
+    let mut kept = Kept::new(1024, 900, 100);
+    kept.look(80, 0, 0);
+    assert_eq!(kept.limit(), 934);
+    let _held = kept.ledger.reserve(PROVERS, Bytes(200 * MIB)).try_now().unwrap();
+    let mut with_left = |left: u64| {
+        kept.seconds += 1;
+        let group = crate::sample::groups::GroupMemory { limit_bytes: left * MIB, ..Default::default() };
+        let sample = Sample {
+            time: kept.seconds * 1_000_000_000,
+            group: Some(group),
+            ..sample(280 * MIB, 0, Some(jemalloc(0, 0)))
+        };
+        let change = kept.keeper.follow(&sample, &kept.ledger.snapshot(), None, || None);
+        (change.line.0 / MIB, kept.ledger.snapshot().space(Space::HOST).unwrap().target.0 / MIB)
+    };
+    assert_eq!(with_left(2000), (1024, 934));
+    assert_eq!(with_left(300), (580, 580 - 90));
+    assert_eq!(with_left(2000), (1024, 934));
+}
+
+/// Memory that is promised and not touched hides what is beside it; the limit is not raised on the strength of that.
+#[test]
+fn untouched_promises_raise_no_limit() {
+    let mut kept = Kept::new(1024, 900, 100);
+    kept.look(240, 0, 0);
+    assert_eq!(kept.limit(), 1024 - 240 - 30);
+    let _held = kept.ledger.reserve(PROVERS, Bytes(500 * MIB)).try_now().unwrap();
+    for _ in 0..100 {
+        kept.seconds += 1;
+        // Nothing of what is held is touched.
+        let sample = Sample { time: kept.seconds * 1_000_000_000, ..sample(240 * MIB, 5 * MIB, None) };
+        kept.keeper.follow(&sample, &kept.ledger.snapshot(), None, || None);
+    }
+    assert_eq!(kept.limit(), 1024 - 240 - 30);
+}
+
+/// An allocator that has nothing to give back is not asked at every look.
+#[test]
+fn what_cannot_be_given_back_is_seldom_asked_for() {
+    let mut kept = Kept::new(1024, 900, 100);
+    let mut purges = 0;
+    for second in 1..=120 {
+        kept.hoard.0.store(300 * MIB, Ordering::Relaxed);
+        let sample = Sample {
+            time: second * 1_000_000_000,
+            waiting_for_memory: Some(1),
+            ..sample(400 * MIB, 0, kept.hoard.read())
+        };
+        let stubborn = Stubborn(300);
+        let change = kept.keeper.follow(&sample, &kept.ledger.snapshot(), Some(&stubborn), || Some(process(400 * MIB, 0)));
+        purges += u32::from(change.purged);
+    }
+    assert!((5..12).contains(&purges), "{purges}");
+}
+
+/// An allocator whose free pages nobody gets.
+#[derive(Debug)]
+struct Stubborn(u64);
+
+impl Allocator for Stubborn {
+    fn name(&self) -> &'static str {
+        "stubborn"
+    }
+    fn read(&self) -> Option<AllocatorMemory> {
+        Some(jemalloc(0, self.0 * MIB))
+    }
+    fn purge(&self) -> bool {
+        true
+    }
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}

@@ -53,6 +53,7 @@ impl Sample {
             some("group_limit_bytes", Some(group.limit_bytes));
             some("group_used_bytes", Some(group.used_bytes));
             some("group_reclaimable_bytes", Some(group.reclaimable_bytes));
+            some("group_anonymous_bytes", group.anonymous_bytes);
             some("group_oom_kills", Some(group.oom_kills));
         }
         if let Some(pressure) = &self.pressure {
@@ -61,6 +62,7 @@ impl Sample {
         }
         if let Some(others) = &self.others {
             some("others_resident_bytes", Some(others.resident_bytes));
+            some("others_children_bytes", Some(others.children_bytes));
             some("others_largest_bytes", Some(others.largest_bytes));
             some("others_largest_process", Some(u64::from(others.largest_id)));
         }
@@ -138,10 +140,12 @@ impl Sample {
             "group_limit_bytes" => group(self, |part| &mut part.limit_bytes),
             "group_used_bytes" => group(self, |part| &mut part.used_bytes),
             "group_reclaimable_bytes" => group(self, |part| &mut part.reclaimable_bytes),
+            "group_anonymous_bytes" => within(&mut self.group).anonymous_bytes = Some(value),
             "group_oom_kills" => group(self, |part| &mut part.oom_kills),
             "pressure_some_us" => pressure(self, |part| &mut part.some_us),
             "pressure_full_us" => pressure(self, |part| &mut part.full_us),
             "others_resident_bytes" => others(self, |part| &mut part.resident_bytes),
+            "others_children_bytes" => others(self, |part| &mut part.children_bytes),
             "others_largest_bytes" => others(self, |part| &mut part.largest_bytes),
             "others_largest_process" => {
                 within(&mut self.others).largest_id = u32::try_from(value).unwrap_or(0);

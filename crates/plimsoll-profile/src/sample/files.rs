@@ -25,9 +25,11 @@ impl Root {
         self.0.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// The text of a file; `None` where it cannot be read, because what one kernel tells another does not.
+    /// The text of a file; `None` where it cannot be read, because what one kernel tells another does not. Names of processes and
+    /// paths in it may be any bytes: what is no UTF-8 is replaced, and the rest is read.
     pub fn read(&self, path: impl AsRef<Path>) -> Option<String> {
-        fs::read_to_string(self.path(path)).ok()
+        let bytes = fs::read(self.path(path)).ok()?;
+        Some(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
     /// The one number in a file; `None` for `max` and whatever else is no number.
@@ -64,7 +66,7 @@ pub(crate) mod tests {
             tree
         }
 
-        pub(crate) fn write(&self, path: &str, text: &str) {
+        pub(crate) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
             let path = self.0.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();

@@ -31,6 +31,9 @@ pub struct GroupMemory {
     pub used_bytes: u64,
     /// The part of it that the kernel takes back before it kills: pages of files that were not used lately.
     pub reclaimable_bytes: u64,
+    /// Anonymous memory of all its processes, pages of files and shared memory left out; `None` where the kernel does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anonymous_bytes: Option<u64>,
     /// How often a process of it was killed for want of memory; version 2 only.
     pub oom_kills: u64,
 }
@@ -86,42 +89,60 @@ impl Groups {
         self.directories.iter().flat_map(|directory| directory.limits(&self.root)).map(|(_, limit)| limit).collect()
     }
 
-    /// What is used of the one that has the least left; `None` where none sets a limit.
-    pub fn tightest(&self) -> Option<GroupMemory> {
+    /// Every one that sets a limit, with what is used of it, the own group's first.
+    pub fn memories(&self) -> Vec<GroupMemory> {
         let limits = self.directories.iter().flat_map(|directory| directory.limits(&self.root));
         let memories = limits.filter_map(|(directory, limit)| {
             let Source::ControlGroup(file) = limit.source else { return None };
             Some(directory.usage(&self.root, file, limit.bytes.0))
         });
-        memories.min_by_key(GroupMemory::left_bytes)
+        memories.collect()
+    }
+
+    /// What is used of the one that has the least left; `None` where none sets a limit.
+    pub fn tightest(&self) -> Option<GroupMemory> {
+        self.memories().into_iter().min_by_key(GroupMemory::left_bytes)
     }
 }
 
 impl Directory {
     fn limits<'d>(&'d self, root: &'d Root) -> impl Iterator<Item = (&'d Self, Limit)> {
-        self.version.limit_files().iter().filter_map(move |name| {
-            let file = self.path.join(name);
+        let limit = move |file: PathBuf, bytes: Option<u64>| {
             // Version 2 writes "max" for none; version 1 writes the largest multiple of a page in 63 bits.
-            let bytes = root.number(&file).filter(|bytes| *bytes < 1 << 62)?;
+            let bytes = bytes.filter(|bytes| *bytes < 1 << 62)?;
             Some((self, Limit { bytes: Bytes(bytes), source: Source::ControlGroup(file) }))
-        })
+        };
+        let own = self.version.limit_files().iter().filter_map(move |name| {
+            let file = self.path.join(name);
+            limit(file.clone(), root.number(&file))
+        });
+        // Version 1 tells here what the parents allow as well, also those that cannot be seen from inside a container.
+        let of_parents = (self.version == Version::One).then(|| self.path.join("memory.stat"));
+        let of_parents = of_parents.and_then(move |file| {
+            let text = root.read(&file)?;
+            let value = text.lines().find_map(|line| line.strip_prefix("hierarchical_memory_limit "))?;
+            limit(file, value.trim().parse().ok())
+        });
+        own.chain(of_parents)
     }
 
     fn usage(&self, root: &Root, file: PathBuf, limit_bytes: u64) -> GroupMemory {
-        let (current, inactive) = match self.version {
-            Version::One => ("memory.usage_in_bytes", "total_inactive_file "),
-            Version::Two => ("memory.current", "inactive_file "),
+        let (current, inactive, anonymous) = match self.version {
+            Version::One => ("memory.usage_in_bytes", "total_inactive_file ", "total_rss "),
+            Version::Two => ("memory.current", "inactive_file ", "anon "),
         };
-        let of = |text: Option<String>, name: &str| -> u64 {
-            let value = text.as_deref().and_then(|text| text.lines().find_map(|line| line.strip_prefix(name)));
-            value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+        let of = |text: Option<&str>, name: &str| -> Option<u64> {
+            let value = text.and_then(|text| text.lines().find_map(|line| line.strip_prefix(name)));
+            value.and_then(|value| value.trim().parse().ok())
         };
+        let stat = root.read(self.path.join("memory.stat"));
         GroupMemory {
             file,
             limit_bytes,
             used_bytes: root.number(self.path.join(current)).unwrap_or(0),
-            reclaimable_bytes: of(root.read(self.path.join("memory.stat")), inactive),
-            oom_kills: of(root.read(self.path.join("memory.events")), "oom_kill "),
+            reclaimable_bytes: of(stat.as_deref(), inactive).unwrap_or(0),
+            anonymous_bytes: of(stat.as_deref(), anonymous),
+            oom_kills: of(root.read(self.path.join("memory.events")).as_deref(), "oom_kill ").unwrap_or(0),
         }
     }
 }

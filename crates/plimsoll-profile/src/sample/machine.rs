@@ -40,6 +40,15 @@ pub struct Limit {
     pub source: Source,
 }
 
+/// What a control group, or the machine, leaves to this process beside the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The most that this process can hold, and who says so.
+    pub limit: Limit,
+    /// What all together can hold there.
+    pub total: Bytes,
+}
+
 /// The machine as seen through the files of `/proc` and `/sys`.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
@@ -62,14 +71,31 @@ impl Machine {
         &self.root
     }
 
-    /// The smallest of all control-group limits (v2 and v1, own group and parents) and the memory available. `None` if the
-    /// machine tells neither.
+    /// The most that this process can hold: the smallest of what every control group (v2 and v1, own group and parents) and the
+    /// machine leave to it beside the others. `None` if the machine tells neither.
     pub fn smallest_limit(&self) -> Option<Limit> {
-        let mut limits = self.control_group_limits();
-        if let Some(bytes) = self.available() {
-            limits.push(Limit { bytes, source: Source::Available });
+        self.room().into_iter().map(|room| room.limit).min_by_key(|limit| limit.bytes)
+    }
+
+    /// What each control group that sets a limit, and the machine, leave to this process: what is free, and what the process has of it
+    /// already.
+    pub fn room(&self) -> Vec<Room> {
+        let own = ProcessMemory::quick(&self.root).map_or(0, |process| process.unfiled_bytes());
+        let room = |left: u64, total: u64, source| {
+            // Where the process is accounted elsewhere, as just after it was moved, a group does not leave more than it has.
+            Room { limit: Limit { bytes: Bytes(left.saturating_add(own).min(total)), source }, total: Bytes(total) }
+        };
+        let mut rooms: Vec<Room> = Groups::new(self.root.clone())
+            .memories()
+            .into_iter()
+            .map(|group| room(group.left_bytes(), group.limit_bytes, Source::ControlGroup(group.file.clone())))
+            .collect();
+        if let Some(memory) = MachineMemory::read(&self.root)
+            && let Some(available) = memory.available_bytes
+        {
+            rooms.push(room(available, memory.total_bytes, Source::Available));
         }
-        limits.into_iter().min_by_key(|limit| limit.bytes)
+        rooms
     }
 
     /// The memory that new processes can use without swapping, as the kernel estimates it.
@@ -201,6 +227,13 @@ mod tests {
             ("sys/fs/cgroup/a/memory.max", "1073741824\n"),
         ]);
         assert_eq!(machine(&tree).smallest_limit().unwrap().bytes, Bytes(1 << 30));
+        // What others of the group use cannot be had; what this process has already is its own.
+        tree.write("sys/fs/cgroup/a/memory.current", "873741824\n");
+        assert_eq!(machine(&tree).smallest_limit().unwrap().bytes, Bytes(200_000_000));
+        tree.write("proc/self/status", "VmRSS:\t 100 kB\nRssAnon:\t 90 kB\n");
+        assert_eq!(machine(&tree).smallest_limit().unwrap().bytes, Bytes(200_000_000 + (90 << 10)));
+        tree.write("sys/fs/cgroup/a/memory.current", "0\n");
+        assert_eq!(machine(&tree).smallest_limit().unwrap().bytes, Bytes(1 << 30), "never more than the limit");
         tree.write("sys/fs/cgroup/a/memory.max", "99073741824\n");
         assert_eq!(machine(&tree).smallest_limit().unwrap().source, Source::Available);
     }

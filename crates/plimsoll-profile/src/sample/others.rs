@@ -2,6 +2,7 @@
 //!
 //! To look at every process costs milliseconds, so the [reader](super::Reader) does it seldom.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,9 @@ use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 pub struct Others {
     /// Resident in all of them. Pages that several share count several times.
     pub resident_bytes: u64,
-    /// The largest one's name.
+    /// Of these, in this process's children, their children and so on: they are its own.
+    pub children_bytes: u64,
+    /// The name of the largest one that is no child.
     pub largest: String,
     /// Its process id.
     pub largest_id: u32,
@@ -63,9 +66,13 @@ impl OthersReader {
         system.refresh_cpu_usage();
         let own = Pid::from_u32(std::process::id());
         let others = || system.processes().iter().filter(|(id, _)| **id != own);
-        let largest = others().max_by_key(|(_, process)| process.memory());
+        let parents: HashMap<Pid, Pid> =
+            others().filter_map(|(id, process)| Some((*id, process.parent()?))).collect();
+        let is_child = |id: &Pid| descends(*id, own, &parents);
+        let largest = others().filter(|(id, _)| !is_child(id)).max_by_key(|(_, process)| process.memory());
         Some(Others {
             resident_bytes: others().map(|(_, process)| process.memory()).sum(),
+            children_bytes: others().filter(|(id, _)| is_child(id)).map(|(_, process)| process.memory()).sum(),
             largest: largest.map(|(_, process)| process.name().to_string_lossy().into_owned()).unwrap_or_default(),
             largest_id: largest.map_or(0, |(id, _)| id.as_u32()),
             largest_bytes: largest.map_or(0, |(_, process)| process.memory()),
@@ -73,6 +80,21 @@ impl OthersReader {
         })
     }
 }
+
+/// Whether a process descends from another. (Parents that were read at different moments may form a circle.)
+fn descends(mut id: Pid, from: Pid, parents: &HashMap<Pid, Pid>) -> bool {
+    for _ in 0..GENERATIONS_MAX {
+        match parents.get(&id) {
+            Some(parent) if *parent == from => return true,
+            Some(parent) => id = *parent,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// Deeper trees of processes are not looked through.
+const GENERATIONS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -86,6 +108,19 @@ mod tests {
         let others = OthersReader::new().read().unwrap();
         assert_ne!(others.largest_id, std::process::id());
         assert!(others.largest_bytes <= others.resident_bytes && others.resident_bytes > 0, "{others:?}");
+    }
+
+    #[test]
+    fn children_of_children_are_ones_own() {
+        let pid = Pid::from_u32;
+        let parents = HashMap::from([(pid(5), pid(1)), (pid(6), pid(5)), (pid(8), pid(9)), (pid(9), pid(8))]);
+        assert!(descends(pid(6), pid(1), &parents) && descends(pid(5), pid(1), &parents));
+        assert!(!descends(pid(6), pid(7), &parents) && !descends(pid(8), pid(1), &parents));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let others = OthersReader::new().read().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(others.children_bytes > 0 && others.children_bytes <= others.resident_bytes, "{others:?}");
     }
 
     /// The kernel's files, which can be replaced for tests, and the library agree on what does not change.

@@ -10,9 +10,9 @@ const EXACT_RESIDENT_MAX: u64 = 256 << 20;
 /// What this process holds now, from `/proc/self/{status,stat,smaps_rollup}`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessMemory {
-    /// All that is resident (`VmRSS`): the sum of the next three.
+    /// All that is resident (`VmRSS`, and huge pages of the pool, `HugetlbPages`): the sum of the next three.
     pub resident_bytes: u64,
-    /// Anonymous pages: heap, stacks, private mappings that were written to (`RssAnon`).
+    /// Anonymous pages: heap, stacks, private mappings that were written to (`RssAnon`), and huge pages of the pool.
     pub anonymous_bytes: u64,
     /// Pages of mapped files, the program's code among them (`RssFile`).
     pub file_bytes: u64,
@@ -56,8 +56,11 @@ impl ProcessMemory {
         let status = root.read("proc/self/status")?;
         let resident = field(&status, "VmRSS")?;
         let part = |name| field(&status, name).unwrap_or(0);
+        // Pages of the pool of huge ones are none of VmRSS; they are memory of the process all the same.
+        let pool = part("HugetlbPages");
         // Kernels before 4.5 do not split it.
-        let anonymous = field(&status, "RssAnon").unwrap_or(resident);
+        let anonymous = field(&status, "RssAnon").unwrap_or(resident).saturating_add(pool);
+        let resident = resident.saturating_add(pool);
         let (minor, major) = root.read("proc/self/stat").as_deref().and_then(faults).unwrap_or((0, 0));
         Some(Self {
             resident_bytes: resident,
@@ -124,6 +127,16 @@ mod tests {
         assert_eq!(memory, expected);
     }
 
+    /// A thread may have any bytes for a name; that is no reason to see nothing.
+    #[test]
+    fn a_name_that_is_no_text_hides_nothing() {
+        let tree = Tree::new(&[]);
+        tree.write("proc/self/status", [&b"Name:\tx\xff\xfe\n"[..], STATUS.as_bytes()].concat());
+        tree.write("proc/self/stat", b"7 (a\xff) S 1 2 3 4 5 6 77 8 99 10 11 12\n");
+        let memory = ProcessMemory::read(&tree.root()).unwrap();
+        assert_eq!((memory.resident_bytes, memory.minor_faults, memory.major_faults), (700 << 10, 77, 99));
+    }
+
     #[test]
     fn an_old_or_strange_kernel_tells_less() {
         let tree = Tree::new(&[("proc/self/status", "VmRSS:\t 700 kB\n"), ("proc/self/stat", "garbage")]);
@@ -131,6 +144,13 @@ mod tests {
         assert_eq!((memory.anonymous_bytes, memory.peak_bytes, memory.minor_faults), (700 << 10, 700 << 10, 0));
         assert_eq!(ProcessMemory::read(&Tree::new(&[("proc/self/status", "Name: kthread\n")]).root()), None);
         assert_eq!(ProcessMemory::read(&Tree::new(&[]).root()), None);
+    }
+
+    #[test]
+    fn huge_pages_of_the_pool_are_memory_too() {
+        let tree = Tree::new(&[("proc/self/status", "VmRSS:\t 700 kB\nRssAnon:\t 400 kB\nHugetlbPages:\t 2048 kB\n")]);
+        let memory = ProcessMemory::read(&tree.root()).unwrap();
+        assert_eq!((memory.resident_bytes, memory.anonymous_bytes), (2748 << 10, 2448 << 10));
     }
 
     #[test]

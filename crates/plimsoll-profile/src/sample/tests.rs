@@ -19,7 +19,7 @@ fn full() -> Sample {
         ("proc/pressure/memory", "some avg10=0 avg60=0 avg300=0 total=16\nfull avg10=0 avg60=0 avg300=0 total=17\n"),
         ("sys/fs/cgroup/a/memory.max", "40960\n"),
         ("sys/fs/cgroup/a/memory.current", "18\n"),
-        ("sys/fs/cgroup/a/memory.stat", "inactive_file 19\n"),
+        ("sys/fs/cgroup/a/memory.stat", "inactive_file 19\nanon 41\n"),
         ("sys/fs/cgroup/a/memory.events", "oom_kill 20\n"),
     ]);
     #[derive(Debug)]
@@ -55,7 +55,8 @@ fn full() -> Sample {
         arenas: some(),
         ..AllocatorMemory::default()
     });
-    let others = Others { resident_bytes: 36, largest_id: 37, largest_bytes: 38, ..Others::default() };
+    let others =
+        Others { resident_bytes: 36, largest_id: 37, largest_bytes: 38, children_bytes: 42, ..Others::default() };
     sample.others = Some(others);
     (sample.ledger_limit, sample.waiting_for_memory) = (Some(39), Some(40));
     sample

@@ -52,6 +52,18 @@ fn parents_of_version_1_count_and_its_no_limit_does_not() {
     check(&files, 3 << 30, "/sys/fs/cgroup/memory/jobs/memory.limit_in_bytes");
 }
 
+/// In a container the parents' files cannot be seen; the own group's statistics tell what they allow.
+#[test]
+fn parents_of_version_1_that_cannot_be_seen_count_too() {
+    let files = [
+        V1,
+        ("proc/self/cgroup", "4:memory:/jobs/7\n"),
+        ("sys/fs/cgroup/memory/jobs/7/memory.limit_in_bytes", "9223372036854771712\n"),
+        ("sys/fs/cgroup/memory/jobs/7/memory.stat", "cache 1\nhierarchical_memory_limit 2147483648\ntotal_cache 3\n"),
+    ];
+    check(&files, 2 << 30, "/sys/fs/cgroup/memory/jobs/7/memory.stat");
+}
+
 #[test]
 fn group_seen_from_outside_its_container() {
     let mount = "35 31 0:32 /docker/f00 /sys/fs/cgroup/memory ro master:11 - cgroup cgroup rw,memory\n";
@@ -104,7 +116,7 @@ fn the_tightest_group_is_the_one_with_least_left_not_the_smallest() {
         ("sys/fs/cgroup/p/a/memory.current", "300\n"),
         ("sys/fs/cgroup/p/memory.max", "2000\n"),
         ("sys/fs/cgroup/p/memory.current", "1900\n"),
-        ("sys/fs/cgroup/p/memory.stat", "active_file 5\ninactive_file 100\n"),
+        ("sys/fs/cgroup/p/memory.stat", "anon 70\nactive_file 5\ninactive_file 100\n"),
         ("sys/fs/cgroup/p/memory.events", "low 0\noom 3\noom_kill 2\n"),
     ]);
     let tightest = Groups::new(tree.root()).tightest().unwrap();
@@ -113,6 +125,7 @@ fn the_tightest_group_is_the_one_with_least_left_not_the_smallest() {
         limit_bytes: 2000,
         used_bytes: 1900,
         reclaimable_bytes: 100,
+        anonymous_bytes: Some(70),
         oom_kills: 2,
     };
     assert_eq!((tightest.left_bytes(), tightest), (200, expected));
