@@ -3,7 +3,7 @@
 //! A trace is for finding out what went on, above all when something went wrong. So a killed run leaves every line that it
 //! wrote, and a trace that cannot be written is a warning, never the end of a proof. The schema is in `docs/trace.md`.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,10 @@ impl Trace {
     ///
     /// If it cannot be made.
     pub fn create(path: &Path) -> Result<Self, Failure> {
-        let file = File::create(path).map_err(|e| Failure::unwritten("trace", path, e))?;
+        let mut options = OpenOptions::new();
+        // It names jobs and files of a user. (What is there already keeps its permissions: it may be a pipe.)
+        std::os::unix::fs::OpenOptionsExt::mode(options.write(true).create(true).truncate(true), 0o600);
+        let file = options.open(path).map_err(|e| Failure::unwritten("trace", path, e))?;
         let file = WholeLines { file, line: Vec::new(), written: 0 };
         Ok(Self { path: path.to_owned(), lines: Arc::new(JsonLines::new(file)) })
     }

@@ -70,17 +70,21 @@ pub struct Watched<'a> {
     pub with_metrics: bool,
     /// Where heap profiles go.
     pub heap_profiles: Option<&'a Path>,
+    /// Work is done on devices, whose drivers are asked as well.
+    pub with_cards: bool,
 }
 
 impl Watched<'_> {
     /// Starts. What cannot be started is a warning: the proof does not depend on it.
     pub fn start(&self, ledger: &Ledger) -> Option<Watching> {
-        let &Watched { period, line, floor, trace, record, with_verdict, with_metrics, heap_profiles } = self;
+        let &Watched { period, line, floor, trace, record, with_verdict, with_metrics, heap_profiles, with_cards } =
+            self;
         if period.is_zero() {
             return None;
         }
         let reader = Reader::new();
         let reader = if line < OTHERS_FROM { reader.without_others() } else { reader };
+        let reader = if with_cards { with_nvml(reader) } else { reader };
         let keeper = SlackKeeper::new(ledger, line, floor).lowering_only();
         let lines = trace.map(Trace::lines);
         let recorder = record.map(|record| record.recorder.clone());
@@ -94,7 +98,7 @@ impl Watched<'_> {
             if let Some(recorder) = &recorder {
                 recorder.sample(look.sample, look.snapshot);
             }
-            if let Some((space, alarm)) = &look.alarm {
+            for (space, alarm) in look.alarms {
                 let words = format!("{space}: {alarm}");
                 let line = alarm_line(look.sample.time, &words);
                 if let Some(lines) = &lines {
@@ -115,6 +119,23 @@ impl Watched<'_> {
         let watch = if with_verdict { watch.with_verdict() } else { watch };
         watch.start().inspect_err(|error| console::warn(format!("the process is not watched: {error}"))).ok()
     }
+}
+
+/// Asks NVIDIA's driver about its cards as well, where the program is built for it and the driver is there.
+#[cfg(feature = "nvml")]
+fn with_nvml(reader: Reader) -> Reader {
+    match plimsoll_profile::sample::Nvml::load() {
+        Ok(nvml) => reader.with_devices(Box::new(nvml)),
+        Err(why) => {
+            console::warn(format!("memory of cards is not sampled: {why}"));
+            reader
+        }
+    }
+}
+
+#[cfg(not(feature = "nvml"))]
+fn with_nvml(reader: Reader) -> Reader {
+    reader
 }
 
 /// The alarm as a line of a trace.

@@ -10,27 +10,28 @@
 //! | `plimsoll_process_left_bytes` | gauge | | what could be had without somebody being killed |
 //! | `plimsoll_unaccounted_bytes` | gauge | `space` | what neither ledger, baseline nor allocator account for; may be negative |
 //! | `plimsoll_allocator_kept_bytes` | gauge | | free pages that the allocator keeps in memory |
-//! | `plimsoll_drift_alarms` | counter | `space` | times that ledger and kernel differed for too long |
+//! | `plimsoll_drift_alarms_total` | counter | `space` | times that ledger and kernel differed for too long |
 //! | `plimsoll_admission_paused` | gauge | | 1 while admission is paused |
 //!
-//! Names and labels are stable: they may be added to, never renamed. The unit stands last in a name.
+//! Names and labels are stable: they may be added to, never renamed. The unit stands last in a name, before the `_total` of counters;
+//! counters are there from the start, at zero. One client is served after another, each for at most five seconds.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use plimsoll::Ledger;
+use plimsoll::ledger::Observing;
 use plimsoll::observe::Metrics;
 use thiserror::Error;
 
+use crate::accept::Accepting;
 use crate::watch::Look;
 
-/// A client that says nothing for so long is let go.
+/// A client that has not said all of its request, or not taken all of its answer, after so long is let go: the next one waits.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A longer request is none.
 const REQUEST_BYTES_MAX: u64 = 8 << 10;
@@ -59,8 +60,9 @@ pub enum ExporterError {
 #[derive(Debug)]
 pub struct Exporter {
     address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    // It ends before the ledger is let go of.
+    _accepting: Accepting,
+    _observing: Observing,
 }
 
 impl Exporter {
@@ -78,21 +80,15 @@ impl Exporter {
         let address = listener.local_addr().map_err(listen)?;
         let handle = PrometheusBuilder::new().install_recorder().map_err(|_| ExporterError::Installed)?;
         describe();
-        ledger.observe(Arc::new(Metrics::new()));
+        let observing = ledger.observe_while(Arc::new(Metrics::new()));
         ledger.announce_limits();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let answer_all = move || {
-            for stream in listener.incoming() {
-                if stopped.load(Ordering::Relaxed) {
-                    return;
-                }
-                // One scraper after another; one that goes away in the middle is nobody's error.
-                let _ = stream.and_then(|stream| answer(stream, &handle));
-            }
-        };
-        let thread = Builder::new().name("plimsoll metrics".into()).spawn(answer_all).map_err(listen)?;
-        Ok(Exporter { address, stop, thread: Some(thread) })
+        listener.set_nonblocking(true).map_err(listen)?;
+        let accepting = Accepting::start("plimsoll metrics", listener, move |stream: TcpStream| {
+            // One scraper after another; one that goes away in the middle is nobody's error.
+            let _ = stream.set_nonblocking(false).and_then(|()| answer(stream, &handle));
+        })
+        .map_err(listen)?;
+        Ok(Exporter { address, _accepting: accepting, _observing: observing })
     }
 
     /// Where they are.
@@ -116,19 +112,10 @@ impl Exporter {
         for table in look.tables {
             gauge!("plimsoll_unaccounted_bytes", "space" => table.space.clone()).set(table.unaccounted() as f64);
         }
-        if let Some((space, _)) = look.alarm {
-            counter!("plimsoll_drift_alarms", "space" => space.to_owned()).increment(1);
-        }
-    }
-}
-
-impl Drop for Exporter {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        // Wakes the thread that waits for clients. If it is not to be reached any more, it is left alone.
-        let woken = TcpStream::connect_timeout(&self.address, PATIENCE).is_ok();
-        if let (true, Some(thread)) = (woken, self.thread.take()) {
-            let _ = thread.join();
+        for table in look.tables {
+            // There from the first look on, so that its first rise is one.
+            let here = look.alarms.iter().filter(|(space, _)| *space == table.space).count() as u64;
+            counter!("plimsoll_drift_alarms_total", "space" => table.space.clone()).increment(here);
         }
     }
 }
@@ -140,15 +127,32 @@ fn describe() {
     describe_gauge!("plimsoll_process_left_bytes", Bytes, "what could be had without somebody being killed");
     describe_gauge!("plimsoll_allocator_kept_bytes", Bytes, "free pages that the allocator keeps in memory");
     describe_gauge!("plimsoll_unaccounted_bytes", Bytes, "what neither ledger nor allocator account for");
-    describe_counter!("plimsoll_drift_alarms", Count, "times that ledger and kernel differed for too long");
+    describe_counter!("plimsoll_drift_alarms_total", Count, "times that ledger and kernel differed for too long");
     describe_gauge!("plimsoll_admission_paused", Count, "1 while admission is paused");
 }
 
+/// Reads until a time, however often: one byte now and then does not hold up the others.
+struct Within {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Read for Within {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buffer)
+    }
+}
+
 fn answer(mut stream: TcpStream, handle: &PrometheusHandle) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut requested = String::new();
-    let mut lines = BufReader::new(stream.try_clone()?.take(REQUEST_BYTES_MAX));
+    let slow = Within { stream: stream.try_clone()?, until: Instant::now() + PATIENCE };
+    let mut lines = BufReader::new(slow.take(REQUEST_BYTES_MAX));
     lines.read_line(&mut requested)?;
     let mut header = String::new();
     // Up to the empty line: what is left unread would reset the connection.
@@ -189,6 +193,20 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_client_is_let_go_however_often_it_says_something() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        client.write_all(b"GET").unwrap();
+        let mut within = Within { stream, until: Instant::now() + Duration::from_millis(50) };
+        let mut all = Vec::new();
+        let late = within.read_to_end(&mut all).unwrap_err();
+        assert!(matches!(late.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{late}");
+        client.write_all(b" /metrics").unwrap();
+        assert_eq!(within.read(&mut [0; 9]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
     fn a_scraper_of_this_machine_gets_ledger_and_process() {
         const AUX: Class = Class::new("aux", Space::HOST);
         let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(1000)));
@@ -202,8 +220,15 @@ mod tests {
         };
         let snapshot: Snapshot = ledger.snapshot();
         let tables = Table::all(&snapshot, &sample, &Baseline::default());
-        let alarm = Some(("host", crate::reconcile::Alarm::Beyond(Bytes(1))));
-        Exporter::watch(&Look { sample: &sample, snapshot: &snapshot, tables: &tables, change: None, alarm });
+        let look = |alarms: &[(String, crate::reconcile::Alarm)]| {
+            Exporter::watch(&Look { sample: &sample, snapshot: &snapshot, tables: &tables, change: None, alarms });
+        };
+        look(&[]);
+        let text = get(exporter.address(), "/metrics");
+        for name in ["drift_alarms_total{space=\"host\"} 0", "granted_total 1", "refused_total 0", "withdrawn_total 0"] {
+            assert!(text.lines().any(|line| line == format!("plimsoll_{name}")), "{name} is there from the start: {text}");
+        }
+        look(&[("host".to_owned(), crate::reconcile::Alarm::Beyond(Bytes(1)))]);
         let text = get(exporter.address(), "/metrics");
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
         for line in [
@@ -211,7 +236,7 @@ mod tests {
             "plimsoll_limit_bytes{space=\"host\"} 1000",
             "plimsoll_process_resident_bytes 700",
             "plimsoll_unaccounted_bytes{space=\"host\"} 100",
-            "plimsoll_drift_alarms{space=\"host\"} 1",
+            "plimsoll_drift_alarms_total{space=\"host\"} 1",
             "plimsoll_admission_paused 0",
             "# TYPE plimsoll_held_bytes gauge",
         ] {

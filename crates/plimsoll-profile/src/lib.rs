@@ -16,6 +16,8 @@
 //! - `top` (feature of that name): a running process, in the terminal.
 //! - [`sample`]: what the kernel, the allocator and the drivers say that the process holds.
 
+#[cfg(unix)]
+mod accept;
 pub mod diagnose;
 #[cfg(feature = "prometheus")]
 pub mod exporter;

@@ -26,8 +26,8 @@
 //!
 //! # Who may
 //!
-//! Whoever may open the socket: its owner. It is made in a directory that nobody else can enter, given its permissions there,
-//! and only then moved to its place, so that there is no moment at which others could connect. A request is at most
+//! Whoever may open the socket: its owner (and root). It is made in a directory that nobody else can enter, given its permissions
+//! there, and only then moved to its place, so that there is no moment at which others could connect. A request is at most
 //! [`REQUEST_BYTES_MAX`] long, comes within [`PATIENCE`], and at most [`CLIENTS_MAX`] are served at once.
 
 mod client;
@@ -37,12 +37,12 @@ mod picture;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
 use std::time::Duration;
 
 use plimsoll::Ledger;
@@ -50,6 +50,7 @@ use serde_json::{Value, json};
 
 pub use self::client::{CallError, Client};
 pub use self::picture::picture;
+use crate::accept::Accepting;
 use crate::watch::{Seen, Watch, Watching};
 
 /// The version of the protocol.
@@ -80,8 +81,9 @@ impl std::fmt::Debug for Server {
 #[derive(Debug)]
 pub struct Serving {
     path: PathBuf,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    /// Device and number of the socket's file: what is at `path` later may be somebody else's.
+    file: (u64, u64),
+    accepting: Accepting,
     /// Looks at the process for as long as the socket is open.
     watching: Option<Watching>,
 }
@@ -101,8 +103,11 @@ pub struct Serving {
 ///
 /// When the socket cannot be made, or something else is there: another process's socket, or a file.
 pub fn serve(ledger: &Ledger, path: impl AsRef<Path>) -> io::Result<Serving> {
+    let path = path.as_ref().to_owned();
+    // First what can fail: nobody observes a ledger for a socket that is not there.
+    let bound = bind(&path)?;
     let watching = Watch::new(ledger).with_verdict().start()?;
-    let mut serving = Server::new(ledger).watched(&watching.seen()).serve(path)?;
+    let mut serving = Server::new(ledger).watched(&watching.seen()).serve_at(path, bound)?;
     serving.watching = Some(watching);
     Ok(serving)
 }
@@ -145,21 +150,19 @@ impl Server {
     /// As [`serve`].
     pub fn serve(self, path: impl AsRef<Path>) -> io::Result<Serving> {
         let path = path.as_ref().to_owned();
-        let listener = bind(&path)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
+        let bound = bind(&path)?;
+        self.serve_at(path, bound)
+    }
+
+    fn serve_at(self, path: PathBuf, (listener, file): Bound) -> io::Result<Serving> {
         let server = Arc::new(self);
-        let thread = Builder::new().name("plimsoll socket".into()).spawn(move || {
-            let clients = Arc::new(AtomicUsize::new(0));
-            for stream in listener.incoming() {
-                if stopped.load(Ordering::Relaxed) {
-                    return;
-                }
-                let Ok(stream) = stream else { continue };
+        let clients = Arc::new(AtomicUsize::new(0));
+        let accepting = Accepting::start("plimsoll socket", listener, move |stream| {
+            if stream.set_nonblocking(false).is_ok() {
                 server.clone().welcome(stream, &clients);
             }
         })?;
-        Ok(Serving { path, stop, thread: Some(thread), watching: None })
+        Ok(Serving { path, file, accepting, watching: None })
     }
 
     fn welcome(self: Arc<Server>, mut stream: UnixStream, clients: &Arc<AtomicUsize>) {
@@ -173,15 +176,14 @@ impl Server {
             let _ = answer(&mut stream, Err(format!("{CLIENTS_MAX} clients are served at once; come again")));
             return;
         }
-        let count = clients.clone();
+        // Gives the place back however the client's thread ends, and where there can be none.
+        let place = Place(clients.clone());
         let serve = move || {
+            let _place = place;
             // A client that goes away in the middle is nobody's error.
             let _ = self.converse(stream);
-            count.fetch_sub(1, Ordering::Relaxed);
         };
-        if Builder::new().name("plimsoll client".into()).spawn(serve).is_err() {
-            clients.fetch_sub(1, Ordering::Relaxed);
-        }
+        let _ = Builder::new().name("plimsoll client".into()).spawn(serve);
     }
 
     fn converse(&self, mut stream: UnixStream) -> io::Result<()> {
@@ -232,8 +234,16 @@ fn answer(stream: &mut UnixStream, result: Result<Value, String>) -> io::Result<
     stream.write_all(text.as_bytes())
 }
 
+/// A socket, with device and number of its file.
+type Bound = (UnixListener, (u64, u64));
+
 /// Makes the socket where nobody else can reach it, and moves it to its place.
-fn bind(path: &Path) -> io::Result<UnixListener> {
+fn bind(path: &Path) -> io::Result<Bound> {
+    // Of two that come at once one is first: what it made answers when the other looks.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = fs::File::open(folder)?;
+    // A file system without locks: as it was before.
+    let _ = rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive);
     match fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {
             let message = format!("{}: there is something else, no socket", path.display());
@@ -246,29 +256,57 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         _ => {}
     }
     let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a socket needs a name"))?;
-    let private = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-    DirBuilder::new().mode(0o700).create(&private)?;
+    let private = private_directory(path, &name.to_string_lossy())?;
     let made = private.join("s");
     let listener = UnixListener::bind(&made).and_then(|listener| {
         fs::set_permissions(&made, Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        let file = identity(&fs::symlink_metadata(&made)?);
         // What is there is a socket at which nobody answers.
         fs::rename(&made, path)?;
-        Ok(listener)
+        Ok((listener, file))
     });
     let _ = fs::remove_file(&made);
-    fs::remove_dir(&private)?;
+    // Whatever becomes of it, the socket is where it should be.
+    let _ = fs::remove_dir(&private);
     listener
+}
+
+/// One that nobody else can enter. A process of this number may have left one behind when it was killed; in a container every one has
+/// the same number.
+fn private_directory(path: &Path, name: &str) -> io::Result<PathBuf> {
+    let mut tries = 0..64;
+    loop {
+        let number = tries.next();
+        let private = path.with_file_name(format!(".{name}.{}.{}", std::process::id(), number.unwrap_or(64)));
+        match DirBuilder::new().mode(0o700).create(&private) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number.is_some() => {}
+            made => return made.map(|()| private),
+        }
+    }
+}
+
+/// Device and number.
+fn identity(file: &fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        // Wakes the thread that waits for clients. If the socket is not to be reached any more, the thread is left alone.
-        let woken = UnixStream::connect(&self.path).is_ok();
-        let _ = fs::remove_file(&self.path);
-        if let (true, Some(thread)) = (woken, self.thread.take()) {
-            let _ = thread.join();
+        self.accepting.end();
+        // Another process may have put its own socket there meanwhile.
+        if fs::symlink_metadata(&self.path).is_ok_and(|there| identity(&there) == self.file) {
+            let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+/// A client's place among those that are served.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

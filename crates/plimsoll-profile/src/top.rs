@@ -1,11 +1,14 @@
 //! A running process in the terminal: bytes by class against the line, lanes, holders, and who waits for what.
 //!
-//! [`draw`] is a pure function of a snapshot (`crate::live`); [`run`] asks for one twice a second until `q` is pressed or the
-//! process is gone. Names come from the process: control characters in them do not reach the terminal.
+//! [`draw`] is a pure function of a snapshot (`crate::live`); [`run`] has a thread ask for one twice a second until `q` is pressed or the
+//! process is gone, and says so when there is no answer: keys are heard all the same. Names come from the process: control characters
+//! in them do not reach the terminal.
 
 use std::io;
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
 
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -23,33 +26,107 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Colours for classes, in their order.
 const COLOURS: [Color; 6] = [Color::Blue, Color::Yellow, Color::Green, Color::Magenta, Color::Cyan, Color::Red];
 
-/// Shows the process behind a socket until `q`, escape or control-C is pressed, or it has ended.
+/// Without an answer for so long it is said that there is none.
+const QUIET: Duration = Duration::from_secs(2);
+/// Keys and signals are looked for so often.
+const KEYS: Duration = Duration::from_millis(100);
+
+/// Shows the process behind a socket until `q`, escape or control-C is pressed, `stop` is set (by a handler of signals, for example), or
+/// the process has ended. However it ends, the terminal is as it was.
 ///
 /// # Errors
 ///
 /// When nobody answers at first, or the terminal cannot be used.
-pub fn run(socket: &Path) -> io::Result<()> {
-    let mut client = Client::connect(socket)?;
+pub fn run(socket: &Path, stop: &AtomicBool) -> io::Result<()> {
+    let client = Client::connect(socket)?;
+    let answers = asker(socket.to_owned(), client)?;
     let title = socket.display().to_string();
-    let mut picture = ask(&mut client)?;
+    // Before there is anything to be restored: half of it may have been done when it fails.
+    let restored = Restored;
     let mut terminal = ratatui::try_init()?;
-    let result = loop {
-        if let Err(error) = terminal.draw(|frame| draw(frame, &title, &picture)) {
-            break Err(error);
+    let (mut picture, mut since) = (Value::Null, Instant::now());
+    loop {
+        match answers.try_recv() {
+            Ok(Answer::Picture(next)) => (picture, since) = (next, Instant::now()),
+            // What was seen last has been seen.
+            Ok(Answer::Gone) | Err(TryRecvError::Disconnected) => break,
+            Ok(Answer::Failed(error)) => return Err(error),
+            Err(TryRecvError::Empty) => {}
         }
-        match ended_by_user() {
-            Ok(false) => {}
-            Ok(true) => break Ok(()),
-            Err(error) => break Err(error),
+        let title = titled(&title, since.elapsed());
+        terminal.draw(|frame| draw(frame, &title, &picture))?;
+        if ended_by_user()? || stop.load(Ordering::Relaxed) {
+            break;
         }
-        match ask(&mut client) {
-            Ok(next) => picture = next,
-            // The process has ended: what was seen last has been seen.
-            Err(_) => break Ok(()),
+    }
+    drop(restored);
+    Ok(())
+}
+
+/// Gives the terminal back as it was.
+struct Restored;
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        // Where it cannot be done there is nobody left to be told.
+        let _ = ratatui::try_restore();
+    }
+}
+
+/// What is above the picture.
+fn titled(title: &str, quiet: Duration) -> String {
+    if quiet < QUIET {
+        return title.to_owned();
+    }
+    format!("{title}: no answer for {} s", quiet.as_secs())
+}
+
+/// What came of asking.
+#[derive(Debug)]
+enum Answer {
+    Picture(Value),
+    /// The process has closed the connection: it has ended.
+    Gone,
+    Failed(io::Error),
+}
+
+/// A thread that asks until nobody listens any more.
+fn asker(socket: PathBuf, mut client: Client) -> io::Result<Receiver<Answer>> {
+    let (tell, answers) = channel();
+    let body = move || {
+        loop {
+            let answer = match ask(&mut client) {
+                Ok(picture) => Answer::Picture(picture),
+                // It may be stopped, or busy. What comes late would be taken for the next answer, so it is asked anew.
+                Err(error) if is_late(&error) => match Client::connect(&socket) {
+                    Ok(next) => {
+                        client = next;
+                        continue;
+                    }
+                    Err(error) if is_late(&error) => continue,
+                    Err(_) => Answer::Gone,
+                },
+                Err(error) if is_end(&error) => Answer::Gone,
+                Err(error) => Answer::Failed(error),
+            };
+            let over = !matches!(answer, Answer::Picture(_));
+            if tell.send(answer).is_err() || over {
+                return;
+            }
+            std::thread::sleep(PERIOD);
         }
     };
-    ratatui::try_restore()?;
-    result
+    std::thread::Builder::new().name("plimsoll top".to_owned()).spawn(body)?;
+    Ok(answers)
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+}
+
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | BrokenPipe | ConnectionReset)
 }
 
 fn ask(client: &mut Client) -> io::Result<Value> {
@@ -66,7 +143,7 @@ fn ask(client: &mut Client) -> io::Result<Value> {
 }
 
 fn ended_by_user() -> io::Result<bool> {
-    if !event::poll(PERIOD)? {
+    if !event::poll(KEYS)? {
         return Ok(false);
     }
     let Event::Key(key) = event::read()? else { return Ok(false) };
@@ -99,8 +176,11 @@ pub fn draw(frame: &mut Frame<'_>, title: &str, picture: &Value) {
     let slots = list(picture, "slots");
     let lines = |count: usize| Constraint::Length(u16::try_from(count).unwrap_or(u16::MAX).saturating_add(2));
     let verdict = verdict(picture);
+    // As many lines as they take where the screen is narrow.
+    let inner = usize::from(frame.area().width.saturating_sub(2)).max(1);
+    let wrapped = verdict.iter().map(|line| line.width().div_ceil(inner.saturating_sub(8).max(1)).max(1)).sum();
     let areas = Layout::vertical([
-        lines(verdict.len()),
+        lines(wrapped),
         lines(spaces.len() * 2 + 1),
         lines(slots.len().min(6)),
         Constraint::Min(4),
@@ -263,11 +343,16 @@ mod tests {
             "resident_bytes": 900 << 20, "line_bytes": 1 << 30, "alarm": "host: odd",
             "tables": [{"space": "host", "rows": [[{"held": "aux"}, 5], ["unaccounted", -1024]], "total": 9}],
         });
-        for (width, height) in [(120, 40), (40, 12), (3, 2)] {
+        for (width, height) in [(120, 40), (80, 24), (40, 12), (3, 2)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             terminal.draw(|frame| draw(frame, "/tmp/s", &picture)).unwrap();
             let screen = terminal.backend().to_string();
             assert!(!screen.contains('\u{1b}'));
+            if width == 80 {
+                for word in ["leak: 5.00 MiB a job", "unaccounted", "left on the machine", "alarm: host: odd", "admission is paused"] {
+                    assert!(screen.contains(word), "{word}:\n{screen}");
+                }
+            }
             if width == 120 {
                 for word in [
                     "700.00 MiB of 1.00 GiB (68 %)",
@@ -287,5 +372,37 @@ mod tests {
             }
         }
         drop((job, held));
+    }
+
+    /// A process that takes the connection and never answers is no process that has ended.
+    #[test]
+    fn silence_is_not_the_end() {
+        assert_eq!(titled("s", Duration::from_secs(1)), "s");
+        assert_eq!(titled("s", Duration::from_secs(7)), "s: no answer for 7 s");
+        assert!(is_late(&io::ErrorKind::WouldBlock.into()) && !is_end(&io::ErrorKind::WouldBlock.into()));
+        assert!(is_end(&io::ErrorKind::UnexpectedEof.into()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let answers = asker(path.clone(), Client::connect(&path).unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        assert!(matches!(answers.recv_timeout(Duration::from_millis(50)), Err(_)), "nothing yet");
+        drop(stream);
+        assert!(matches!(answers.recv().unwrap(), Answer::Gone));
+    }
+
+    /// A process that does not even take the connection is waited for only so long.
+    #[test]
+    fn a_full_queue_of_connections_is_no_trap() {
+        use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        listen(&listener, 0).unwrap();
+        let within = Duration::from_millis(100);
+        let clients: Vec<_> = (0..8).map(|_| Client::connect_within(&path, within)).collect();
+        let late = clients.into_iter().find_map(Result::err).expect("nobody takes them");
+        assert!(is_late(&late), "{late}");
     }
 }

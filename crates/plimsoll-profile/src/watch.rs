@@ -14,8 +14,9 @@
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use plimsoll::ledger::Observing;
 use plimsoll::ledger::snapshot::Snapshot;
 use plimsoll::observe::{Event, Observer};
 use plimsoll::{Bytes, Ledger};
@@ -28,6 +29,8 @@ use crate::sample::process::ProcessMemory;
 use crate::sample::{PERIOD, Reader, Sample, Sampler, allocator};
 use crate::trace;
 
+/// A verdict is made anew at most so often, however often it is asked for.
+pub const VERDICT_PERIOD: Duration = Duration::from_secs(5);
 /// The least that is worth an alarm.
 pub const DRIFT_MIN: Bytes = Bytes(64 << 20);
 /// One part in so many of the line is worth an alarm, where that is more.
@@ -44,8 +47,8 @@ pub struct Look<'a> {
     pub tables: &'a [Table],
     /// What was done for the share for slack.
     pub change: Option<Change>,
-    /// Ledger and kernel have differed for too long: the space, and how.
-    pub alarm: Option<(&'a str, Alarm)>,
+    /// Where ledger and kernel have differed for too long since this look: the space, and how.
+    pub alarms: &'a [(String, Alarm)],
 }
 
 /// Is told of each look.
@@ -67,6 +70,8 @@ pub struct Watch {
 pub struct Watching {
     // It ends before what it looks at.
     _sampler: Sampler,
+    /// The books are kept until it ends.
+    _observing: Option<Observing>,
     seen: Seen,
 }
 
@@ -79,6 +84,8 @@ struct Memory {
     /// What events and samples make together; none where no verdict is asked for.
     books: Option<Mutex<Books>>,
     last: Mutex<Process>,
+    /// The last verdict, and when it was made: it costs some milliseconds.
+    verdict: Mutex<Option<(Instant, Diagnosis)>>,
 }
 
 /// The process at the last look.
@@ -98,7 +105,7 @@ pub struct Process {
     pub tables: Vec<Table>,
     /// How often free pages were given back because somebody was short.
     pub purges: u64,
-    /// The last alarm, in words.
+    /// Where ledger and kernel differ, in words, for as long as they do.
     pub alarm: Option<String>,
 }
 
@@ -181,10 +188,9 @@ impl Watch {
         let seen = Seen(Arc::new(Memory {
             books: books.then(|| Mutex::new(Books::new())),
             last: Mutex::new(Process::default()),
+            verdict: Mutex::new(None),
         }));
-        if books {
-            ledger.observe(Arc::new(seen.clone()));
-        }
+        let observing = books.then(|| ledger.observe_while(Arc::new(seen.clone())));
         let threshold = Bytes(line.map_or(0, |line| line.0 / DRIFT_DIVISOR)).max(DRIFT_MIN);
         let mut drifts: Vec<(String, Drift)> = Vec::new();
         let mut baseline = None;
@@ -196,24 +202,24 @@ impl Watch {
                 .map(|keeper| keeper.follow(&sample, snapshot, allocator.as_deref(), || ProcessMemory::quick(&root)));
             let baseline = baseline.get_or_insert_with(|| Baseline::of(&sample, snapshot));
             let tables = Table::all(snapshot, &sample, baseline);
-            let mut alarm = None;
+            let mut alarms = Vec::new();
             for table in &tables {
                 let at = drifts.iter().position(|(space, _)| *space == table.space).unwrap_or_else(|| {
                     drifts.push((table.space.clone(), Drift::new(Drift::WINDOW, threshold)));
                     drifts.len() - 1
                 });
-                if let Some(found) = drifts[at].1.push(table, snapshot) {
-                    alarm.get_or_insert((table.space.as_str(), found));
-                }
+                alarms.extend(drifts[at].1.push(table, snapshot).map(|alarm| (table.space.clone(), alarm)));
             }
-            memory.note(&sample, &tables, keeper.as_ref().map_or(0, SlackKeeper::purges), alarm);
-            let look = Look { sample: &sample, snapshot, tables: &tables, change, alarm };
+            let standing = drifts.iter().filter_map(|(space, drift)| Some(format!("{space}: {}", drift.standing()?)));
+            let standing = standing.collect::<Vec<_>>();
+            memory.note(&sample, &tables, keeper.as_ref().map_or(0, SlackKeeper::purges), &standing);
+            let look = Look { sample: &sample, snapshot, tables: &tables, change, alarms: &alarms };
             sinks.iter_mut().for_each(|sink| sink(&look));
             if let Some(books) = &memory.0.books {
                 lock(books).sample(sample);
             }
         };
-        Ok(Watching { _sampler: Sampler::start(&ledger, reader, period, sink)?, seen })
+        Ok(Watching { _sampler: Sampler::start(&ledger, reader, period, sink)?, _observing: observing, seen })
     }
 }
 
@@ -225,10 +231,21 @@ impl Watching {
 }
 
 impl Seen {
-    /// The verdict on what was seen so far; `None` where nobody keeps the books.
+    /// The verdict on what was seen so far, at most [`VERDICT_PERIOD`] old; `None` where nobody keeps the books.
     pub fn diagnosis(&self) -> Option<Diagnosis> {
-        let series = lock(self.0.books.as_ref()?).series();
-        Some(diagnose(&series))
+        let books = self.0.books.as_ref()?;
+        // Whoever comes meanwhile waits, and has the same one.
+        let mut last = lock(&self.0.verdict);
+        match &*last {
+            Some((when, diagnosis)) if when.elapsed() < VERDICT_PERIOD => Some(diagnosis.clone()),
+            _ => {
+                // The copy is made with the lock held that the ledger's events wait for; all else is done without.
+                let copy = lock(books).clone();
+                let diagnosis = diagnose(&copy.series());
+                *last = Some((Instant::now(), diagnosis.clone()));
+                Some(diagnosis)
+            }
+        }
     }
 
     /// The process at the last look.
@@ -236,9 +253,8 @@ impl Seen {
         lock(&self.0.last).clone()
     }
 
-    fn note(&self, sample: &Sample, tables: &[Table], purges: u64, alarm: Option<(&str, Alarm)>) {
-        let mut last = lock(&self.0.last);
-        *last = Process {
+    fn note(&self, sample: &Sample, tables: &[Table], purges: u64, standing: &[String]) {
+        *lock(&self.0.last) = Process {
             time_ns: sample.time,
             resident_bytes: sample.process.map(|process| process.resident_bytes),
             line_bytes: sample.line,
@@ -246,7 +262,7 @@ impl Seen {
             allocator_kept_bytes: sample.allocator.as_ref().and_then(|allocator| allocator.kept_bytes()),
             tables: tables.to_vec(),
             purges,
-            alarm: alarm.map(|(space, alarm)| format!("{space}: {alarm}")).or_else(|| last.alarm.take()),
+            alarm: (!standing.is_empty()).then(|| standing.join("; ")),
         };
     }
 }
@@ -284,7 +300,7 @@ mod tests {
             .every(Duration::from_millis(1))
             .with_verdict()
             .tell(move |look| {
-                let _ = told.send((look.sample.time, look.tables.len(), look.alarm.is_some()));
+                let _ = told.send((look.sample.time, look.tables.len(), !look.alarms.is_empty()));
             })
             .start()
             .unwrap();
@@ -303,6 +319,7 @@ mod tests {
         assert_eq!(seen.diagnosis().unwrap().verdict(), Verdict::Healthy);
         drop(held);
         drop(watching);
+        assert_eq!(Arc::strong_count(&seen.0), 1, "the ledger has let go of it");
         assert!(looks.iter().all(|(_, _, alarm)| !alarm));
         assert!(seen.process().time_ns >= process.time_ns);
     }

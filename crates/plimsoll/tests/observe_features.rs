@@ -226,16 +226,16 @@ mod with_metrics {
         });
         // Quiet is what the ledger is, and its observers a moment later: the reaper tells them on its own thread.
         let told = |name| board.0.lock().unwrap().contains_key(name);
-        while !["plimsoll_outlived", "plimsoll_reap_seconds space=host"].into_iter().all(told) {
+        while !["plimsoll_outlived_total", "plimsoll_reap_seconds space=host"].into_iter().all(told) {
             std::thread::yield_now();
         }
         let board = board.0.lock().unwrap();
         for (name, value) in [
-            ("plimsoll_overdrawn class=a space=host", 1.0),
-            ("plimsoll_outlived", 1.0),
+            ("plimsoll_overdrawn_total class=a space=host", 1.0),
+            ("plimsoll_outlived_total", 1.0),
             ("plimsoll_reaping_bytes space=host", 0.0),
-            ("plimsoll_reaped space=host", 1.0),
-            ("plimsoll_reap_panics space=host", 0.0),
+            ("plimsoll_reaped_total space=host", 1.0),
+            ("plimsoll_reap_panics_total space=host", 0.0),
             ("plimsoll_reap_seconds space=host", 1.0),
         ] {
             assert_eq!(board.get(name), Some(&value), "{name}: {board:#?}");
@@ -263,13 +263,13 @@ mod with_metrics {
         let board = board.0.lock().unwrap();
         for (name, value) in [
             ("plimsoll_held_bytes class=a space=host", 3.0),
-            ("plimsoll_bytes_in class=a space=host", 11.0),
-            ("plimsoll_bytes_out class=a space=host", 8.0),
+            ("plimsoll_in_bytes_total class=a space=host", 11.0),
+            ("plimsoll_out_bytes_total class=a space=host", 8.0),
             ("plimsoll_held_slots slots=threads", 0.0),
             ("plimsoll_limit_bytes space=host", 9.0),
             ("plimsoll_waiting", 0.0),
-            ("plimsoll_granted", 2.0),
-            ("plimsoll_withdrawn", 1.0),
+            ("plimsoll_granted_total", 2.0),
+            ("plimsoll_withdrawn_total", 1.0),
         ] {
             assert_eq!(board.get(name), Some(&value), "{name}: {board:#?}");
         }

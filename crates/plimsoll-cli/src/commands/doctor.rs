@@ -4,8 +4,9 @@ use std::thread;
 
 use plimsoll::Bytes;
 use plimsoll_profile::sample::allocator;
+use plimsoll_profile::sample::device::DeviceMemory;
 use plimsoll_profile::sample::files::Root;
-use plimsoll_profile::sample::machine::{MachineMemory, ProcessLimits};
+use plimsoll_profile::sample::machine::{MachineMemory, ProcessLimits, Room};
 use plimsoll_profile::sample::pressure::Pressure;
 use serde_json::{Value, json};
 
@@ -110,13 +111,15 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
 struct Page {
     memory: Option<MachineMemory>,
     limits: ProcessLimits,
-    /// Limits on memory, the one that binds first.
-    lines: Vec<(String, u64)>,
+    /// What control groups and the machine leave to a process, the one that binds first.
+    lines: Vec<Room>,
     pressure: Option<Pressure>,
     allocator: Vec<(String, String)>,
     huge_pages: String,
     nodes: Vec<(String, u64)>,
     backends: Vec<(&'static str, Result<String, String>)>,
+    /// What the driver says of the cards' memory; why not, where it does not.
+    cards: Result<Vec<DeviceMemory>, String>,
     threads: usize,
     proving: Result<Advice, Failure>,
 }
@@ -133,10 +136,8 @@ struct Advice {
 impl Page {
     fn look(machine: &Machine, args: &Doctor, threads: usize) -> Self {
         let root = machine.root();
-        let mut lines: Vec<(String, u64)> =
-            machine.control_group_limits().into_iter().map(|limit| (limit.source.to_string(), limit.bytes.0)).collect();
-        lines.extend(machine.available().map(|bytes| ("available memory".to_owned(), bytes.0)));
-        lines.sort_by_key(|(_, bytes)| *bytes);
+        let mut lines = machine.room();
+        lines.sort_by_key(|room| room.limit.bytes);
         let allocator = match allocator::detect() {
             Some(allocator) => {
                 let settings = allocator.settings().into_iter().map(|(name, value)| (name.to_owned(), value));
@@ -162,6 +163,7 @@ impl Page {
             huge_pages,
             nodes: nodes(root),
             backends: backends.iter().map(|backend| (backend.name(), backend.probe())).collect(),
+            cards: cards(),
             threads,
             proving: advise(machine, args, threads),
         }
@@ -176,9 +178,11 @@ impl Page {
             rows.add("memory", format!("{}, {available} available", bytes(memory.total_bytes)));
             rows.add("swap", format!("{}, {} free", bytes(memory.swap_bytes), bytes(memory.swap_free_bytes)));
         }
-        for (index, (source, limit)) in self.lines.iter().enumerate() {
+        for (index, Room { limit, total }) in self.lines.iter().enumerate() {
+            let others = if limit.bytes < *total { format!(" (of {total}; others have the rest)") } else { String::new() };
             let binds = if index == 0 { ": this one binds" } else { "" };
-            rows.add(if index == 0 { "limits" } else { "" }, format!("{} {source}{binds}", bytes(*limit)));
+            let text = format!("{} {}{others}{binds}", limit.bytes, limit.source);
+            rows.add(if index == 0 { "limits" } else { "" }, text);
         }
         rows.add("locked memory", or_none(self.limits.locked_bytes))
             .add("address space", or_none(self.limits.address_space_bytes));
@@ -207,6 +211,15 @@ impl Page {
             };
             rows.add(if index == 0 { "backends" } else { "" }, text);
         }
+        match &self.cards {
+            Ok(cards) if cards.is_empty() => rows.add("cards", "none, says NVIDIA's driver"),
+            Ok(cards) => cards.iter().enumerate().fold(&mut rows, |rows, (index, card)| {
+                let DeviceMemory { device, name, total_bytes, free_bytes, .. } = card;
+                let text = format!("device {device}: {name}, {}, {} free", bytes(*total_bytes), bytes(*free_bytes));
+                rows.add(if index == 0 { "cards" } else { "" }, text)
+            }),
+            Err(why) => rows.add("cards", format!("their memory is not sampled: {why}")),
+        };
         match &self.proving {
             Ok(advice) => rows
                 .add("proving", format!("{GOOD}works{GOOD:#}: --memory {} at the least", bytes(advice.smallest)))
@@ -253,8 +266,13 @@ impl Page {
             }),
             Err(failure) => json!({ "works": false, "why": failure.message }),
         };
-        let limits: Vec<Value> =
-            self.lines.iter().map(|(source, bytes)| json!({ "source": source, "bytes": bytes })).collect();
+        let limits: Vec<Value> = self
+            .lines
+            .iter()
+            .map(|Room { limit, total }| {
+                json!({ "source": limit.source.to_string(), "bytes": limit.bytes.0, "total_bytes": total.0 })
+            })
+            .collect();
         let nodes: Vec<Value> =
             self.nodes.iter().map(|(name, bytes)| json!({ "name": name, "bytes": bytes })).collect();
         let allocator: serde_json::Map<String, Value> =
@@ -270,10 +288,23 @@ impl Page {
             "numa": nodes,
             "allocator": allocator,
             "backends": backends,
+            "cards": self.cards.as_ref().map_or_else(|why| json!({ "why": why }), |cards| json!(cards)),
             "threads": self.threads,
             "proving": proving,
         })
     }
+}
+
+/// What NVIDIA's driver says of its cards, under the numbers that CUDA has for them.
+#[cfg(feature = "nvml")]
+fn cards() -> Result<Vec<DeviceMemory>, String> {
+    use plimsoll_profile::sample::device::Devices as _;
+    plimsoll_profile::sample::Nvml::load().map(|mut nvml| nvml.read())
+}
+
+#[cfg(not(feature = "nvml"))]
+fn cards() -> Result<Vec<DeviceMemory>, String> {
+    Err("this program was built without it; build it with --features nvml".to_owned())
 }
 
 /// The machine's NUMA nodes, and the memory of each.
@@ -285,7 +316,12 @@ fn nodes(root: &Root) -> Vec<(String, u64)> {
         let kib: u64 = line.split_ascii_whitespace().nth(3)?.parse().ok()?;
         Some((format!("node {node}"), kib.saturating_mul(1024)))
     };
-    (0..).map_while(memory).collect()
+    // Numbers may be missing in between.
+    let entries = std::fs::read_dir(root.path("sys/devices/system/node")).into_iter().flatten().flatten();
+    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.strip_prefix("node")?.parse::<usize>().ok();
+    let mut numbers: Vec<usize> = entries.filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers.into_iter().filter_map(memory).collect()
 }
 
 fn advise(machine: &Machine, args: &Doctor, threads: usize) -> Result<Advice, Failure> {
@@ -308,4 +344,22 @@ fn advise(machine: &Machine, args: &Doctor, threads: usize) -> Result<Advice, Fa
         partition: plan.claim().0,
         at_once: budget.ledger.saturating_sub(shared).0 / plan.claim().0.max(1),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_found_whatever_their_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in [0, 8] {
+            let node = folder.path().join(format!("sys/devices/system/node/node{number}"));
+            std::fs::create_dir_all(&node).unwrap();
+            std::fs::write(node.join("meminfo"), format!("Node {number} MemTotal:       4 kB\n")).unwrap();
+        }
+        std::fs::write(folder.path().join("sys/devices/system/node/online"), "0,8\n").unwrap();
+        let found = nodes(&Root::new(folder.path()));
+        assert_eq!(found, [("node 0".to_owned(), 4096), ("node 8".to_owned(), 4096)]);
+    }
 }

@@ -292,6 +292,7 @@ impl Work<'_> {
             with_verdict: self.socket.is_some(),
             with_metrics: self.metrics.is_some(),
             heap_profiles: self.heap_profiles,
+            with_cards: self.plan.chosen.name != "cpu",
         };
         let _exporter = match self.metrics.map(|address| metrics::serve(&ledger, address)).transpose() {
             Ok(exporter) => exporter,

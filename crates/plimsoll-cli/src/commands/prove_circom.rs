@@ -240,6 +240,7 @@ impl Work<'_> {
             with_verdict: self.socket.is_some(),
             with_metrics: self.args.metrics.is_some(),
             heap_profiles: self.args.heap_profiles.as_deref(),
+            with_cards: self.chosen.name != "cpu",
         };
         let watch = watched.start(self.ledger);
         if let (Some(socket), Some(watch)) = (self.socket, &watch) {

@@ -176,6 +176,6 @@ fn findings(diagnosis: &Diagnosis) -> Findings {
         headline: finding.headline.clone(),
         evidence: finding.evidence.iter().cloned().chain(also).collect(),
         next_step: vec![finding.next_step.clone()],
-        alarm: finding.verdict != Verdict::Healthy,
+        alarm: !matches!(finding.verdict, Verdict::Healthy | Verdict::Unknown),
     }
 }

@@ -3,12 +3,19 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::{PATIENCE, VERSION};
 
+/// A process that does not take a connection in this time takes none.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// A longer answer is not read.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
@@ -41,7 +48,32 @@ impl Client {
     ///
     /// When nobody answers there, or not to this user.
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Client> {
-        let stream = UnixStream::connect(path)?;
+        Self::connect_within(path, CONNECT_PATIENCE)
+    }
+
+    /// As [`connect`](Self::connect), in another time than the usual one.
+    ///
+    /// # Errors
+    ///
+    /// When nobody answers there, or not to this user, or the time is up: a process that is stopped takes no connections.
+    pub fn connect_within(path: impl AsRef<Path>, patience: Duration) -> io::Result<Client> {
+        let until = Instant::now() + patience;
+        let address = SocketAddrUnix::new(path.as_ref())?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let stream = loop {
+            // A socket whose connection failed is not used again.
+            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            match rustix::net::connect(&socket, &address) {
+                Ok(()) => break UnixStream::from(socket),
+                // The queue of connections is full.
+                Err(Errno::AGAIN | Errno::INTR) if Instant::now() < until => sleep(CONNECT_PAUSE),
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "the process takes no connections"));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Client { answers: BufReader::new(stream.try_clone()?), stream })

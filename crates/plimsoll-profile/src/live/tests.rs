@@ -98,3 +98,44 @@ fn a_socket_that_was_left_behind_is_replaced_and_nothing_else_is() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
 }
+
+/// Another process may have put its socket where ours was: ours ends all the same, and the other's stays.
+#[test]
+fn the_end_waits_for_nobody_and_takes_nothing_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let serving = serve(&ledger(), &path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let other = UnixListener::bind(&path).unwrap();
+    // The other one never answers. (This hung once.)
+    drop(serving);
+    assert!(path.exists() && UnixStream::connect(&path).is_ok(), "the other one's");
+    drop(other);
+}
+
+/// What was left by a process of the same number that was killed is in nobody's way; in a container every one has number 1.
+#[test]
+fn a_directory_that_was_left_behind_is_in_nobodys_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    fs::create_dir(folder.path().join(format!(".s.{}.0", std::process::id()))).unwrap();
+    let serving = serve(&ledger(), &path).unwrap();
+    assert!(UnixStream::connect(&path).is_ok());
+    drop(serving);
+}
+
+/// A command that panics ends its client's connection, and gives its place back.
+#[test]
+fn a_command_that_panics_takes_no_place_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let server = Server::new(&ledger()).on("break", |_| panic!("on purpose"));
+    let _serving = server.serve(&path).unwrap();
+    for _ in 0..2 * CLIENTS_MAX {
+        let mut client = Client::connect(&path).unwrap();
+        assert!(matches!(client.call("break", &json!({})), Err(CallError::Io(_))));
+    }
+    // The last one's place comes back when its thread has ended.
+    let answers = || Client::connect(&path).unwrap().call("snapshot", &json!({})).is_ok();
+    assert!((0..1000).any(|_| answers()));
+}
