@@ -26,6 +26,7 @@ pub mod heap;
 #[cfg(unix)]
 pub mod live;
 pub mod perfetto;
+mod plain;
 pub mod pprof;
 mod proto;
 pub mod reconcile;

@@ -29,6 +29,8 @@ pub struct Export<W> {
     owners: HashMap<u64, Owner>,
     /// Flows made so far: each has a number of its own.
     flows: u64,
+    /// The time of the last event.
+    now: u64,
 }
 
 /// How it is written down.
@@ -47,6 +49,8 @@ struct Owner {
     waits: Option<u64>,
     granted: Option<u64>,
     runs: Option<u64>,
+    /// The stage that it is in, or waits to enter.
+    stage: Option<Arc<str>>,
     /// The last stage ended with this flow.
     flow: Option<u64>,
 }
@@ -76,7 +80,7 @@ impl<W: Write> Export<W> {
     }
 
     fn begin(writer: W, format: Format) -> io::Result<Export<W>> {
-        let mut export = Export { writer, format, owners: HashMap::new(), flows: 0 };
+        let mut export = Export { writer, format, owners: HashMap::new(), flows: 0, now: 0 };
         for (pid, name) in [(JOBS, "jobs"), (BOOKS, "books")] {
             export.put(&json!({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}))?;
         }
@@ -88,8 +92,8 @@ impl<W: Write> Export<W> {
     }
 
     fn slice(&mut self, id: u64, name: &str, kind: &str, from: u64, to: u64) -> io::Result<()> {
-        let (ts, dur) = (micros(from), micros(to - from));
-        self.put(&json!({"ph": "X", "pid": JOBS, "tid": id + 1, "name": name, "cat": kind, "ts": ts, "dur": dur}))
+        let (ts, dur) = (micros(from), micros(to.saturating_sub(from)));
+        self.put(&json!({"ph": "X", "pid": JOBS, "tid": id.wrapping_add(1), "name": name, "cat": kind, "ts": ts, "dur": dur}))
     }
 
     fn counter(&mut self, time: u64, name: &str, unit: &str, value: u64) -> io::Result<()> {
@@ -103,6 +107,7 @@ impl<W: Write> Export<W> {
     /// When it cannot be written.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         let time = event.time;
+        self.now = self.now.max(time);
         match &event.what {
             What::Changed { class, space, held, .. } => {
                 self.counter(time, &format!("{class} in {space}"), "bytes", *held)?;
@@ -132,6 +137,7 @@ impl<W: Write> Export<W> {
         if renamed {
             *owner = Owner { name: Some(name.clone()), ..Owner::default() };
         }
+        owner.stage = subject.stage.clone().or_else(|| owner.stage.take());
         let mut slices: Vec<(String, &str, u64)> = Vec::new();
         let mut ends = false;
         match what {
@@ -156,7 +162,7 @@ impl<W: Write> Export<W> {
             _ => {}
         }
         if renamed {
-            let name = json!({"ph": "M", "pid": JOBS, "tid": id + 1, "name": "thread_name", "args": {"name": **name}});
+            let name = json!({"ph": "M", "pid": JOBS, "tid": id.wrapping_add(1), "name": "thread_name", "args": {"name": **name}});
             self.put(&name)?;
         }
         for (slice, kind, from) in slices {
@@ -179,7 +185,7 @@ impl<W: Write> Export<W> {
         let Some(owner) = self.owners.get_mut(&id) else { return Ok(()) };
         let last = std::mem::replace(&mut owner.flow, next);
         let mut flow = |ph: &str, number: u64, time: u64| {
-            let mut value = json!({"ph": ph, "pid": JOBS, "tid": id + 1, "name": "job", "cat": "flow", "id": number, "ts": micros(time)});
+            let mut value = json!({"ph": ph, "pid": JOBS, "tid": id.wrapping_add(1), "name": "job", "cat": "flow", "id": number, "ts": micros(time)});
             if ph == "f" {
                 value["bp"] = "e".into();
             }
@@ -194,12 +200,29 @@ impl<W: Write> Export<W> {
         Ok(())
     }
 
+    /// Draws what goes on, of jobs that have not ended: of a run that was killed, that is what it was doing.
+    fn draw_open(&mut self) -> io::Result<()> {
+        let mut open: Vec<(u64, String, &str, u64)> = Vec::new();
+        for (id, owner) in &self.owners {
+            let stage = owner.stage.as_deref().unwrap_or("–");
+            open.extend(owner.waits.map(|since| (*id, format!("wait for {stage}, not over"), "wait", since)));
+            let runs = owner.runs.or(owner.granted);
+            open.extend(runs.map(|since| (*id, format!("{stage}, not over"), "stage", since)));
+        }
+        open.sort_unstable();
+        for (id, name, kind, since) in open {
+            self.slice(id, &name, kind, since, self.now)?;
+        }
+        Ok(())
+    }
+
     /// Ends the file.
     ///
     /// # Errors
     ///
     /// When it cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
+        self.draw_open()?;
         if let Format::Json { .. } = self.format {
             self.writer.write_all(b"\n]}\n")?;
         }
@@ -268,5 +291,16 @@ mod tests {
         assert_eq!((starts.len(), ends.len()), (2, 1));
         assert_eq!(starts[0]["id"], ends[0]["id"]);
         assert!(starts[0]["ts"].as_f64() < Some(9.0) && ends[0]["ts"].as_f64() == Some(9.0));
+    }
+
+    /// What a run that was killed was doing is what one wants to see of it.
+    #[test]
+    fn what_is_not_over_is_drawn_up_to_the_end() {
+        let began = || What::Began { place: "worker".into() };
+        let events = export(&[(1000, What::Asked), (3000, What::Granted), (4000, began()), (9000, What::Closed)]);
+        let open: Vec<_> = events.iter().filter(|event| event["name"] == "prove, not over").collect();
+        assert_eq!((open.len(), open[0]["ts"].as_f64(), open[0]["dur"].as_f64()), (1, Some(4.0), Some(5.0)));
+        let events = export(&[(1000, What::Asked), (9000, What::Closed)]);
+        assert!(events.iter().any(|event| event["name"] == "wait for prove, not over"));
     }
 }

@@ -6,6 +6,7 @@
 //! [profile.proto]: https://github.com/google/pprof/blob/main/proto/profile.proto
 
 use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll::Resource;
 use plimsoll::ledger::snapshot::Snapshot;
@@ -25,7 +26,9 @@ pub struct Entry {
 
 /// What a ledger holds now, as a gzipped profile.
 pub fn of_ledger(snapshot: &Snapshot) -> Vec<u8> {
-    encode(&entries(snapshot), snapshot.time)
+    // The ledger's own time begins with it; a profile's is that of the calendar.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    encode(&entries(snapshot), u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// What a ledger holds, one entry for each holder and class.
@@ -57,7 +60,7 @@ pub fn entries(snapshot: &Snapshot) -> Vec<Entry> {
     entries
 }
 
-/// The entries as a gzipped profile of `held` bytes; `time` is when, in nanoseconds.
+/// The entries as a gzipped profile of `held` bytes; `time` is when, in nanoseconds since 1970.
 pub fn encode(entries: &[Entry], time: u64) -> Vec<u8> {
     let mut texts = Texts::default();
     // The first text of the table is empty.

@@ -3,21 +3,24 @@
 //! # The file
 //!
 //! ```text
-//! header   "plimsoll.ring/1", sizes                                 4 KiB
+//! header   "plimsoll.ring/2", sizes                                 4 KiB
 //! marks    two slots, written in turn: the newest high-water mark
 //! ring     slots of lines in the schema of docs/trace.md, the oldest overwritten by the newest
 //! ```
 //!
-//! A slot begins with its length, a checksum and a number that rises from slot to slot. It is written with one call, into pages
-//! that the kernel keeps when the process dies. A slot that was cut in two (the machine itself lost power) fails its checksum
-//! and is left out.
+//! A slot is a row of frames: the length of a text, a checksum over the number and the text, a number that rises by one from frame
+//! to frame for ever, and the text. A frame is only ever written behind the last one, with one call, into pages that the kernel
+//! keeps when the process dies; what is there is never written again until the ring has gone round. A signal that kills may cut the
+//! call short: then the frame that was being written is not there, and all before it are. What lies behind the last frame is left
+//! from the lap before and has lower numbers. Where a number is missing in the middle, something was damaged, and is left out.
 //!
 //! Lines come from the ledger's events and from samples. They are written when a slot is full, at every sample, and after
-//! [`EVENTS_UNWRITTEN`] events, so what is lost is at most that. Every slot begins with what was held when it was begun: whatever
-//! slots are still there, the sums come out right.
+//! [`EVENTS_UNWRITTEN`] events: so much is lost at the most. Every slot begins with what was held when it was begun, by its
+//! largest holders one by one and by the others in a sum for each class: whatever frames are still there, the sums come out right.
 //!
-//! The file's blocks are reserved when it is made, so that a disk that fills up later takes nothing away. An error on the way is
-//! kept for whoever asks, and ends the recording, never the run.
+//! The file's blocks are reserved when it is made, where the file system can do that, so that a disk that fills up later takes nothing
+//! away. A recording of a run before is kept beside it, as `FILE.previous`. An error on the way is kept for whoever asks, and ends the
+//! recording, never the run.
 
 #![expect(clippy::disallowed_types, reason = "no model runs this: it writes a file")]
 
@@ -26,15 +29,15 @@ mod read;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll::Resource;
 use plimsoll::ledger::snapshot::Snapshot;
-use plimsoll::observe::{Event, Observer, Subject, What};
+use plimsoll::observe::{Event, Observer, What};
 
 pub use marks::{Mark, MarkHolder};
 pub use read::{ReadError, Recording};
@@ -46,13 +49,15 @@ pub const FILE_BYTES: u64 = 16 << 20;
 /// After so many events the slot is written, full or not.
 pub const EVENTS_UNWRITTEN: u32 = 64;
 
-const MAGIC: &[u8; 16] = b"plimsoll.ring/1\n";
+const MAGIC: &[u8; 16] = b"plimsoll.ring/2\n";
+/// How recordings of every version begin.
+const MAGIC_OF_ALL: &[u8] = b"plimsoll.ring/";
 const HEADER_BYTES: u64 = 4096;
 const MARK_BYTES: usize = 64 << 10;
 const MARKS: u64 = 2;
 const SLOT_BYTES: usize = 64 << 10;
 /// Length, checksum, number.
-const SLOT_HEAD: usize = 16;
+const FRAME_HEAD: usize = 16;
 /// A new high-water mark is one in so many parts above the last.
 const MARK_STEP_DIVISOR: u64 = 50;
 
@@ -66,10 +71,17 @@ struct Ring {
     file: File,
     slots: u64,
     /// The number of the slot that is being filled; rises for ever.
-    number: u64,
-    slot: Vec<u8>,
+    slot: u64,
+    /// How much of it is written.
+    filled: usize,
+    /// The number of the next frame; rises for ever.
+    frame: u64,
+    /// Lines that are not written yet.
+    pending: Vec<u8>,
     unwritten: u32,
     held: BTreeMap<Holder, i128>,
+    /// Of jobs that hold something: where they are.
+    jobs: BTreeMap<usize, Stand>,
     marked: u64,
     marks: u64,
     error: Option<io::Error>,
@@ -85,29 +97,52 @@ struct Holder {
     class: plimsoll::Class,
 }
 
+/// Where a job is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stand {
+    stage: Option<&'static str>,
+    /// In its stage, not behind it.
+    runs: bool,
+    ended: bool,
+}
+
 impl Recorder {
-    /// Makes the file, of about `bytes`, or empties it.
+    /// Makes the file, of about `bytes`. A recording that is there is kept as `PATH.previous`.
     ///
     /// # Errors
     ///
-    /// If it cannot be made, or the disk has no room for all of it.
+    /// If it cannot be made, or the disk has no room for all of it, or something else than a recording is there: a device, a pipe, a
+    /// file of another kind. Whatever was there stays.
     pub fn create(path: &Path, bytes: u64) -> io::Result<Self> {
+        let previous = set_aside(path)?;
+        Self::made(path, bytes).inspect_err(|_| {
+            if let Some(previous) = previous {
+                // It was moved a moment ago; if it cannot be moved back, it is still there.
+                drop(fs::rename(previous, path));
+            }
+        })
+    }
+
+    /// Makes a file that was not there.
+    fn made(path: &Path, bytes: u64) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true);
+        options.read(true).write(true).create_new(true);
         // It names jobs and files of a user.
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path)?;
+        // From here on the file is this call's own.
+        Self::prepared(file, bytes).inspect_err(|_| drop(fs::remove_file(path)))
+    }
+
+    fn prepared(file: File, bytes: u64) -> io::Result<Self> {
         let before = HEADER_BYTES + MARKS * MARK_BYTES as u64;
         let slots = (bytes.saturating_sub(before) / SLOT_BYTES as u64).max(4);
         let all = before + slots * SLOT_BYTES as u64;
         match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, all) {
             Ok(()) => {}
             // A file system that cannot promise room: its length at least.
-            Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(all)?,
-            Err(error) => {
-                drop(std::fs::remove_file(path));
-                return Err(error.into());
-            }
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => file.set_len(all)?,
+            Err(error) => return Err(error.into()),
         }
         let mut header = MAGIC.to_vec();
         header.extend_from_slice(&(MARK_BYTES as u64).to_le_bytes());
@@ -118,10 +153,13 @@ impl Recorder {
         let ring = Ring {
             file,
             slots,
-            number: 0,
-            slot: Vec::with_capacity(SLOT_BYTES),
+            slot: 0,
+            filled: 0,
+            frame: 0,
+            pending: Vec::with_capacity(SLOT_BYTES),
             unwritten: 0,
             held: BTreeMap::new(),
+            jobs: BTreeMap::new(),
             marked: 0,
             marks: 0,
             error: None,
@@ -170,17 +208,7 @@ impl Observer for Recorder {
         let mut ring = self.ring();
         // The line first: a slot that begins with it says what was held before.
         ring.line(&event.json().to_string());
-        if let (What::Changed { resource: Resource::Class(class), delta, .. }, Some(subject)) =
-            (event.what, &event.subject)
-        {
-            let Subject { number, name, is_job, .. } = subject.clone();
-            let holder = Holder { number, name, is_job, class };
-            let held = ring.held.entry(holder.clone()).or_default();
-            *held += delta;
-            if *held == 0 {
-                ring.held.remove(&holder);
-            }
-        }
+        ring.keep(event);
         ring.unwritten += 1;
         if ring.unwritten >= EVENTS_UNWRITTEN {
             ring.write();
@@ -189,55 +217,112 @@ impl Observer for Recorder {
 }
 
 impl Ring {
+    /// Keeps what later slots begin with.
+    fn keep(&mut self, event: &Event) {
+        let Some(subject) = &event.subject else { return };
+        let number = subject.number;
+        if let What::Changed { resource: Resource::Class(class), delta, .. } = event.what {
+            let holder = Holder { number, name: subject.name.clone(), is_job: subject.is_job, class };
+            let held = self.held.entry(holder.clone()).or_default();
+            *held += delta;
+            if *held == 0 {
+                self.held.remove(&holder);
+            }
+        }
+        if !subject.is_job {
+            return;
+        }
+        let stand = self.jobs.entry(number).or_default();
+        match event.what {
+            What::Submitted => *stand = Stand::default(),
+            What::Granted | What::Forced | What::Began { .. } => (stand.stage, stand.runs) = (subject.stage, true),
+            What::StageEnded | What::StageRetried | What::Restarted => {
+                (stand.stage, stand.runs) = (subject.stage.or(stand.stage), false);
+            }
+            What::Ended => stand.ended = true,
+            _ => {}
+        }
+        if stand.ended && !self.held.keys().any(|holder| holder.number == number && holder.is_job) {
+            self.jobs.remove(&number);
+        }
+    }
+
     /// Adds a line to the slot; where it does not fit, to the next one.
     fn line(&mut self, line: &str) {
         if self.ended {
             return;
         }
-        if !self.slot.is_empty() && self.slot.len() + line.len() + 1 > SLOT_BYTES - SLOT_HEAD {
+        let begun = self.filled > 0 || !self.pending.is_empty();
+        if begun && self.filled + FRAME_HEAD + self.pending.len() + line.len() + 1 > SLOT_BYTES {
             self.write();
-            self.number += 1;
-            self.slot.clear();
+            (self.slot, self.filled) = (self.slot + 1, 0);
             self.carry();
         }
         // A line that no slot can hold is left out; the gap in the sequence numbers tells.
-        if self.slot.len() + line.len() < SLOT_BYTES - SLOT_HEAD {
-            self.slot.extend_from_slice(line.as_bytes());
-            self.slot.push(b'\n');
+        if self.filled + FRAME_HEAD + self.pending.len() + line.len() < SLOT_BYTES {
+            self.pending.extend_from_slice(line.as_bytes());
+            self.pending.push(b'\n');
         }
     }
 
-    /// Begins a slot with what is held, as far as half of it goes.
+    /// Begins a slot with what is held: the largest holders as far as half of the slot goes, and the others in a sum for each class.
     fn carry(&mut self) {
-        let mut lines = String::new();
-        for (Holder { number, name, is_job, class }, held) in &self.held {
+        let mut holders: Vec<(&Holder, i128)> =
+            self.held.iter().map(|(holder, held)| (holder, *held)).filter(|(_, held)| *held > 0).collect();
+        holders.sort_by_key(|(_, held)| std::cmp::Reverse(*held));
+        let mut lines = String::from("{\"event\":\"holds_all\"}\n");
+        let mut others: BTreeMap<(&str, String), (u64, i128)> = BTreeMap::new();
+        for (Holder { number, name, is_job, class }, held) in holders {
+            let space = class.space().key().to_string();
+            if lines.len() > SLOT_BYTES / 2 {
+                let (count, bytes) = others.entry((class.name(), space)).or_default();
+                (*count, *bytes) = (*count + 1, *bytes + held);
+                continue;
+            }
             let kind = if *is_job { "job" } else { "reservation" };
-            let (who, of, space) = (quoted(name), quoted(class.name()), class.space().key());
+            let (who, of) = (quoted(name), quoted(class.name()));
+            let stand = if *is_job { self.jobs.get(number).copied().unwrap_or_default() } else { Stand::default() };
+            let stage = stand.stage.map_or(String::new(), |stage| format!(r#","stage":{}"#, quoted(stage)));
+            let how = match stand {
+                Stand { ended: true, .. } => r#","how":"ended""#,
+                Stand { runs: true, .. } => r#","how":"runs""#,
+                _ => "",
+            };
             let _ = writeln!(
                 lines,
-                r#"{{"event":"holds","{kind}":{who},"id":{number},"class":{of},"space":"{space}","bytes":{held}}}"#
+                r#"{{"event":"holds","{kind}":{who},"id":{number},"class":{of},"space":"{space}","bytes":{held}{stage}{how}}}"#
             );
-            if lines.len() > SLOT_BYTES / 2 {
+        }
+        for ((class, space), (count, bytes)) in others {
+            // A program with thousands of classes would fill the slot with them.
+            if lines.len() > SLOT_BYTES * 3 / 4 {
                 lines.push_str("{\"event\":\"holds_more\"}\n");
                 break;
             }
+            let of = quoted(class);
+            let _ = writeln!(
+                lines,
+                r#"{{"event":"holds_others","class":{of},"space":"{space}","bytes":{bytes},"count":{count}}}"#
+            );
         }
-        self.slot.extend_from_slice(lines.as_bytes());
+        self.pending.extend_from_slice(lines.as_bytes());
     }
 
     fn write(&mut self) {
         self.unwritten = 0;
-        if self.ended || self.slot.is_empty() {
+        if self.ended || self.pending.is_empty() {
             return;
         }
-        let at = HEADER_BYTES + MARKS * MARK_BYTES as u64 + self.number % self.slots * SLOT_BYTES as u64;
-        let text = std::mem::take(&mut self.slot);
-        self.put(&text, self.number, at);
-        self.slot = text;
+        let slot = HEADER_BYTES + MARKS * MARK_BYTES as u64 + self.slot % self.slots * SLOT_BYTES as u64;
+        let mut text = std::mem::take(&mut self.pending);
+        self.put(&text, self.frame, slot + self.filled as u64);
+        (self.frame, self.filled) = (self.frame + 1, self.filled + FRAME_HEAD + text.len());
+        text.clear();
+        self.pending = text;
     }
 
     fn mark(&mut self, mark: &Mark) {
-        let mark = mark.fitting(MARK_BYTES - SLOT_HEAD);
+        let mark = mark.fitting(MARK_BYTES - FRAME_HEAD);
         let at = HEADER_BYTES + self.marks % MARKS * MARK_BYTES as u64;
         self.put(mark.as_bytes(), self.marks, at);
         self.marks += 1;
@@ -247,7 +332,7 @@ impl Ring {
         if self.ended {
             return;
         }
-        let mut bytes = Vec::with_capacity(SLOT_HEAD + text.len());
+        let mut bytes = Vec::with_capacity(FRAME_HEAD + text.len());
         bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&checksum(number, text).to_le_bytes());
         bytes.extend_from_slice(&number.to_le_bytes());
@@ -256,6 +341,37 @@ impl Ring {
             (self.error, self.ended) = (Some(error), true);
         }
     }
+}
+
+/// Moves the recording of a run before out of the way, and says where to.
+fn set_aside(path: &Path) -> io::Result<Option<PathBuf>> {
+    let refuse = |kind, why: &str| Err(io::Error::new(kind, why.to_owned()));
+    let there = match fs::metadata(path) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if !there.is_file() {
+        return refuse(io::ErrorKind::InvalidInput, "there is something that is no file; name a file for the recording");
+    }
+    let mut start = Vec::new();
+    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    if there.len() == 0 {
+        // Such as `mktemp` makes.
+        fs::remove_file(path)?;
+        return Ok(None);
+    }
+    if !start.starts_with(MAGIC_OF_ALL) {
+        return refuse(io::ErrorKind::AlreadyExists, "there is a file that is no recording; it is left as it is");
+    }
+    let mut previous = path.as_os_str().to_owned();
+    previous.push(".previous");
+    let previous = PathBuf::from(previous);
+    if fs::symlink_metadata(&previous).is_ok_and(|there| !there.is_file()) {
+        return refuse(io::ErrorKind::AlreadyExists, "beside it is something else named .previous");
+    }
+    fs::rename(path, &previous)?;
+    Ok(Some(previous))
 }
 
 fn checksum(number: u64, text: &[u8]) -> u32 {

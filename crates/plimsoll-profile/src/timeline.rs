@@ -1,6 +1,6 @@
 //! A trace as a picture over time: what is held of which class under which line, who waited, what ran.
 //!
-//! However long a trace is, its timeline takes the same memory: time is cut into at most [`BINS_MAX`] pieces of equal length,
+//! However long a trace is, its timeline takes the same memory, beside who holds or wants something at the moment: time is cut into at most [`BINS_MAX`] pieces of equal length,
 //! which are joined in pairs whenever time goes on beyond the last. Of bytes a piece keeps the moment at which most was held,
 //! so no peak is ever averaged away; of slots and stages it keeps the mean; of queues the longest. Lists (spans, waits, holders)
 //! have bounds of their own, and say what they left out.

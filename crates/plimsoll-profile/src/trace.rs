@@ -210,7 +210,7 @@ pub enum Fault {
     #[error("not an event: {0}; cut the trace before this line to read what comes before it")]
     NotAnEvent(#[from] serde_json::Error),
     /// A field that belongs to the event is not there.
-    #[error("`{event}` without its `{field}`; cut the trace before this line to read what comes before it")]
+    #[error("{event:?} without its `{field}`; cut the trace before this line to read what comes before it")]
     Missing {
         /// The event.
         event: String,

@@ -51,7 +51,7 @@ impl Packets {
                 let slice = track_event(SLICE_BEGIN, of_thread(thread)).text(22, text("cat")).text(23, name);
                 out.message(1, packet(at, slice));
                 let length = time(event["dur"].as_f64().unwrap_or(0.0));
-                out.message(1, packet(at + length, track_event(SLICE_END, of_thread(thread))));
+                out.message(1, packet(at.saturating_add(length), track_event(SLICE_END, of_thread(thread))));
             }
             ("C", name) => {
                 let next = (1 << 48) + self.counters.len() as u64;

@@ -4,6 +4,7 @@ use plimsoll::ledger::snapshot::Snapshot;
 use plimsoll::{Bytes, Resource, Space};
 use serde::{Deserialize, Serialize};
 
+use crate::plain::plain;
 use crate::sample::Sample;
 
 /// What was so when most was resident, or held.
@@ -115,16 +116,34 @@ impl Mark {
             text.push_str(&format!("; {} were left to be had", Bytes(left)));
         }
         for (class, space, bytes) in self.classes.iter().take(8) {
-            text.push_str(&format!("\n  {class:<20} {space:<8} {}", Bytes(*bytes)));
+            text.push_str(&format!("\n  {:<20} {:<8} {}", plain(class), plain(space), Bytes(*bytes)));
         }
         for holder in self.holders.iter().take(8) {
             let stage = holder.stage.as_ref().map_or(String::new(), |stage| format!(" in {stage:?}"));
-            let place = holder.at.as_ref().map_or(String::new(), |at| format!(", asked for at {at}"));
+            let place = holder.at.as_ref().map_or(String::new(), |at| format!(", asked for at {}", plain(at)));
             text.push_str(&format!("\n  {:?}{stage} held {}{place}", holder.who, Bytes(holder.bytes)));
         }
         for waiter in self.waiters.iter().take(4) {
-            text.push_str(&format!("\n  waited: {waiter}"));
+            text.push_str(&format!("\n  waited: {}", plain(waiter)));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_no_commands_to_a_terminal() {
+        let odd = || "\u{1b}]0;x".to_owned();
+        let holder = MarkHolder { who: odd(), stage: Some(odd()), at: Some(odd()), ..MarkHolder::default() };
+        let mark = Mark {
+            classes: vec![(odd(), odd(), 1)],
+            holders: vec![holder],
+            waiters: vec![odd()],
+            ..Mark::default()
+        };
+        assert!(!mark.in_words().contains('\u{1b}'), "{}", mark.in_words());
     }
 }

@@ -100,18 +100,157 @@ fn check_sums(pad: usize) {
     recorder.sample(&Sample { time: snapshot.time, ..Sample::default() }, &snapshot);
     let recording = Recording::read(&path).unwrap();
     assert!(recording.overwritten > 2 && recording.damaged == 0, "{recording:?}");
-    let mut books = Books::new();
-    let mut held = 0;
-    for event in events(&recording) {
+    let expected = 1000 + 1001 + 1002 + 77;
+    let (held, series) = added_up(&recording);
+    assert_eq!((held, series.moments.last().unwrap().held), (expected, expected as u64));
+    assert_eq!(series.rests.iter().filter(|rest| &*rest.who == "kept \"long\"").count(), 3);
+    // A bit in any slot: what comes after it is still right, because slots say what is held.
+    let bytes = std::fs::read(&path).unwrap();
+    for slot in 0..4 {
+        let mut hurt = bytes.clone();
+        hurt[HEADER_BYTES as usize + MARKS as usize * MARK_BYTES + slot * SLOT_BYTES + 900] ^= 4;
+        let recording = Recording::parse(&hurt).unwrap();
+        assert!(recording.damaged <= 1);
+        let (held, series) = added_up(&recording);
+        // Where the newest slot itself is hurt, the end is missing, as if the process had been killed before.
+        assert!(held == expected || recording.damaged == 0 && held.abs_diff(expected) <= 3077, "{held}");
+        assert_eq!(series.moments.last().unwrap().held, held as u64, "slot {slot}");
+    }
+    drop((kept, last));
+}
+
+/// What is held at the end by the sum of all changes, and as the books say.
+fn added_up(recording: &Recording) -> (i64, crate::diagnose::Series) {
+    let (mut books, mut held) = (Books::new(), 0);
+    for event in events(recording) {
         if let trace::What::Changed { delta, .. } = event.what {
             held += delta;
         }
         books.event(&event);
     }
-    let expected = 1000 + 1001 + 1002 + 77;
-    assert_eq!((held, books.series().moments.last().unwrap().held), (expected, expected as u64));
-    assert_eq!(books.series().rests.iter().filter(|rest| &*rest.who == "kept \"long\"").count(), 3);
-    drop((kept, last));
+    (held, books.series())
+}
+
+/// However many hold something: the largest by name, the others in one sum, which goes down as they return it.
+#[test]
+fn sums_are_right_however_many_hold_something() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ring");
+    let recorder = Arc::new(Recorder::create(&path, small()).unwrap());
+    let ledger = Ledger::unlimited();
+    ledger.observe(recorder.clone());
+    let name = "somebody with a name of some length";
+    let mut kept: Vec<_> =
+        (0..2000).map(|i| ledger.reserve(PROVERS, Bytes(1000 + i)).name(name).try_now().unwrap()).collect();
+    for size in 0..3000 {
+        drop(ledger.reserve(PROVERS, Bytes(1 + size)).name("short").try_now().unwrap());
+    }
+    // Some that only the sum knows go as well, and then the largest.
+    kept.drain(..500);
+    kept.truncate(1400);
+    let sum: u64 = kept.iter().map(|held| held.bytes().0).sum();
+    let snapshot = ledger.snapshot();
+    recorder.sample(&Sample { time: snapshot.time, ..Sample::default() }, &snapshot);
+    let recording = Recording::read(&path).unwrap();
+    assert!(recording.overwritten > 0);
+    let (held, series) = added_up(&recording);
+    assert_eq!((held as u64, series.moments.last().unwrap().held), (sum, sum));
+    let of_rests: u64 = series.rests.iter().map(|rest| rest.bytes).sum();
+    assert_eq!(of_rests, sum, "nobody is said to hold what was returned");
+}
+
+/// Where a job is, and that it has ended, is known however long ago it was said.
+#[test]
+fn stages_and_ends_are_carried_on() {
+    use plimsoll::{Demand, JobSpec, Profile};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ring");
+    let recorder = Arc::new(Recorder::create(&path, small()).unwrap());
+    let ledger = Ledger::unlimited();
+    ledger.observe(recorder.clone());
+    let demand = Demand::new().bytes(PROVERS, Bytes(5 << 20));
+    let enter = |name: &str| {
+        let profile = Profile::new().stage("prove", demand.clone(), demand.clone());
+        let mut job = ledger.submit(JobSpec::new(name, profile)).unwrap();
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let std::task::Poll::Ready(Ok(mut grant)) = job.poll_enter(&mut cx, 0) else { panic!("granted") };
+        let held = grant.take(PROVERS, Bytes(5 << 20)).unwrap();
+        (job, grant, held)
+    };
+    let (_job, _grant, _running) = enter("runs");
+    let (job, grant, _stays) = enter("has ended");
+    drop((grant, job));
+    for size in 0..3000 {
+        drop(ledger.reserve(PROVERS, Bytes(1 + size)).name("short").try_now().unwrap());
+    }
+    let snapshot = ledger.snapshot();
+    recorder.sample(&Sample { time: snapshot.time, ..Sample::default() }, &snapshot);
+    let recording = Recording::read(&path).unwrap();
+    assert!(recording.overwritten > 0);
+    let (_, series) = added_up(&recording);
+    let kind = |who: &str| series.rests.iter().find(|rest| &*rest.who == who).map(|rest| rest.kind.clone());
+    assert_eq!(kind("runs"), Some(crate::diagnose::RestKind::Running("prove".into())));
+    assert_eq!(kind("has ended"), Some(crate::diagnose::RestKind::Ended));
+}
+
+/// A signal that kills can cut the last write short, anywhere: all that was written before is there.
+#[test]
+fn a_write_that_was_cut_short_takes_nothing_else_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ring");
+    let recorder = Recorder::create(&path, small()).unwrap();
+    let at = HEADER_BYTES as usize + MARKS as usize * MARK_BYTES;
+    // In the first lap behind zeros, in later ones over what is left of an older one.
+    for lap in [40, 4000] {
+        for number in 0..lap {
+            recorder.line(&format!(r#"{{"time_ns":{number},"event":"x","text":"{}"}}"#, "y".repeat(60)));
+        }
+        let before = std::fs::read(&path).unwrap();
+        let whole = events(&Recording::parse(&before).unwrap());
+        recorder.line(&format!(r#"{{"time_ns":9999,"event":"x","text":"{}"}}"#, "z".repeat(9000)));
+        let after = std::fs::read(&path).unwrap();
+        let changed: Vec<usize> = (at..after.len()).filter(|byte| before[*byte] != after[*byte]).collect();
+        let (first, last) = (changed[0], changed[changed.len() - 1]);
+        for cut in [first + 3, first + 16, first + 4096, last - 1] {
+            let mut torn = before.clone();
+            torn[first..cut].copy_from_slice(&after[first..cut]);
+            let recording = Recording::parse(&torn).unwrap();
+            assert_eq!((recording.damaged, events(&recording) == whole), (0, true), "lap {lap}, cut at {cut}");
+        }
+        assert_eq!(events(&Recording::parse(&after).unwrap()).len(), whole.len() + 1);
+    }
+}
+
+#[test]
+fn nothing_that_was_there_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ring");
+    let previous = directory.path().join("ring.previous");
+    // What is no file, or no recording, is left as it is, also behind a link.
+    assert!(Recorder::create(Path::new("/dev/null"), small()).is_err());
+    assert!(Path::new("/dev/null").exists());
+    std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+    assert!(Recorder::create(&path, small()).is_err() && path.is_symlink() && Path::new("/dev/null").exists());
+    std::fs::remove_file(&path).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    assert!(Recorder::create(&path, small()).is_err());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "precious").unwrap();
+    assert_eq!(Recorder::create(&path, small()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    // An empty file is nobody's; a recording is kept, and stays where it was if there is no room for another.
+    std::fs::write(&path, "").unwrap();
+    Recorder::create(&path, small()).unwrap().line(r#"{"time_ns":1,"event":"x"}"#);
+    assert!(!previous.exists());
+    assert!(Recorder::create(&path, 1 << 60).is_err());
+    assert_eq!(events(&Recording::read(&path).unwrap()).len(), 1);
+    assert!(!previous.exists());
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    drop(Recorder::create(&path, small()).unwrap());
+    assert_eq!(events(&Recording::read(&previous).unwrap()).len(), 1);
+    assert_eq!(events(&Recording::read(&path).unwrap()).len(), 0);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "its owner alone, whatever was there before");
 }
 
 #[test]
@@ -123,7 +262,7 @@ fn a_damaged_slot_is_counted_and_left_out() {
         recorder.line(&format!(r#"{{"time_ns":{number},"event":"x","text":"{}"}}"#, "y".repeat(60)));
     }
     let whole = Recording::read(&path).unwrap();
-    assert_eq!((whole.damaged, events(&whole).len() > 2000), (0, true));
+    assert_eq!((whole.damaged, events(&whole).len() > 1500), (0, true));
     let mut bytes = std::fs::read(&path).unwrap();
     // One bit, in the middle of the second slot.
     let at = (HEADER_BYTES as usize) + MARKS as usize * MARK_BYTES + SLOT_BYTES + 1000;
@@ -131,7 +270,7 @@ fn a_damaged_slot_is_counted_and_left_out() {
     std::fs::write(&path, &bytes).unwrap();
     let hurt = Recording::read(&path).unwrap();
     assert_eq!(hurt.damaged, 1);
-    assert!(events(&hurt).len() > 1000 && events(&hurt).len() < events(&whole).len());
+    assert!(events(&hurt).len() > 800 && events(&hurt).len() < events(&whole).len());
     // Any bit of the header, and any length: an error or a recording, never a panic.
     for bit in (0..48 * 8).step_by(5) {
         let mut header = bytes.clone();

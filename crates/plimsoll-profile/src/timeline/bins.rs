@@ -21,7 +21,7 @@ impl Axis {
     /// Makes pieces long enough for `time`; how often their length was doubled.
     pub(super) fn reach(&mut self, time: u64) -> u32 {
         let mut doubled = 0;
-        while (time - self.begin) / self.width >= BINS_MAX as u64 {
+        while time.saturating_sub(self.begin) / self.width >= BINS_MAX as u64 {
             self.width *= 2;
             doubled += 1;
         }
@@ -33,11 +33,11 @@ impl Axis {
     }
 
     pub(super) fn bin(&self, time: u64) -> usize {
-        ((time - self.begin) / self.width) as usize
+        (time.saturating_sub(self.begin) / self.width) as usize
     }
 
     fn start(&self, bin: usize) -> u64 {
-        self.begin + bin as u64 * self.width
+        self.begin.saturating_add((bin as u64).saturating_mul(self.width))
     }
 }
 
@@ -245,7 +245,8 @@ impl Stack {
         let classes = &mut self.now.classes;
         classes.resize(classes.len().max(class + 1), 0);
         let before = std::mem::replace(&mut classes[class], value);
-        self.now.total = self.now.total - before + value;
+        // The sum of a hostile trace may be more than there are numbers for.
+        self.now.total = self.now.total.saturating_sub(before).saturating_add(value);
         if self.now.total > self.bins[bin].total {
             self.bins[bin].clone_from(&self.now);
         }

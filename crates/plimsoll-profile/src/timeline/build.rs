@@ -12,6 +12,11 @@ use super::{
 };
 use crate::trace::{Event, RunEnd, Subject, What};
 
+/// The most classes, and kinds of slots and stages, that are told apart: of a trace that has more, the further ones are one.
+const NAMES_MAX: usize = 512;
+/// What the further classes are called.
+const OTHERS: &str = "(other classes)";
+
 /// Takes the events of a run one after another. See [`Timeline`].
 #[derive(Debug, Default)]
 pub struct Builder {
@@ -106,8 +111,8 @@ impl Builder {
         }
         self.events += 1;
         if let Some(sequence) = event.sequence {
-            let expected = self.sequence.map_or(sequence, |last| last + 1);
-            self.lost += sequence.saturating_sub(expected);
+            let expected = self.sequence.map_or(sequence, |last| last.saturating_add(1));
+            self.lost = self.lost.saturating_add(sequence.saturating_sub(expected));
             self.sequence = Some(sequence);
         }
         match &event.subject {
@@ -379,7 +384,8 @@ impl Builder {
 
     fn changed(&mut self, id: u64, class: &Arc<str>, space: &Arc<str>, delta: i64, held: u64) {
         let (bin, time) = (self.bin(), self.time);
-        let index = self.class_index(class, space, delta, held);
+        let (class, held) = self.bounded(class, space, delta, held);
+        let index = self.class_index(&class, space, delta, held);
         if delta < 0 {
             for place in 0..self.classes[index].places.len() {
                 let space = self.classes[index].places[place].0;
@@ -393,9 +399,9 @@ impl Builder {
         books.held = held;
         *peak = (*peak).max(held);
         if delta > 0 {
-            books.came += delta.unsigned_abs()
+            books.came = books.came.saturating_add(delta.unsigned_abs());
         } else {
-            books.went += delta.unsigned_abs()
+            books.went = books.went.saturating_add(delta.unsigned_abs());
         }
         for &(space, class) in &*places {
             let Space { stack, peak, peak_is_now, .. } = &mut self.spaces[space];
@@ -412,7 +418,7 @@ impl Builder {
             owner.held.push((index, 0));
             owner.held.len() - 1
         });
-        owner.held[place].1 += delta;
+        owner.held[place].1 = owner.held[place].1.saturating_add(delta);
         if owner.held[place].1 <= 0 {
             // With events lost an owner may return what nobody saw it take; so it may if it took it before the trace began.
             let before = self.classes[index].books.before > 0;
@@ -504,6 +510,17 @@ impl Builder {
         })
     }
 
+    /// The class, or that of all others where there are too many already: then what is held of it is added up here.
+    fn bounded(&self, class: &Arc<str>, space: &Arc<str>, delta: i64, held: u64) -> (Arc<str>, u64) {
+        if self.classes.len() < NAMES_MAX || self.class_index.contains_key(&(class.clone(), space.clone())) {
+            return (class.clone(), held);
+        }
+        let others: Arc<str> = OTHERS.into();
+        let now = self.class_index.get(&(others.clone(), space.clone()));
+        let now = now.map_or(0, |index| self.classes[*index].books.held);
+        (others, now.saturating_add_signed(delta))
+    }
+
     fn class_index(&mut self, class: &Arc<str>, space: &Arc<str>, delta: i64, held: u64) -> usize {
         let key = (class.clone(), space.clone());
         if let Some(&index) = self.class_index.get(&key) {
@@ -533,6 +550,9 @@ impl Builder {
     fn slots_index(&mut self, name: &Arc<str>) -> usize {
         let begin = self.begin;
         self.slots.iter().position(|slots| slots.0 == *name).unwrap_or_else(|| {
+            if self.slots.len() >= NAMES_MAX {
+                return NAMES_MAX - 1;
+            }
             self.slots.push((name.clone(), Mean::new(begin), None));
             self.slots.len() - 1
         })
@@ -541,6 +561,9 @@ impl Builder {
     fn stage_index(&mut self, name: &Arc<str>) -> usize {
         let begin = self.begin;
         self.stages.iter().position(|stage| stage.name == *name).unwrap_or_else(|| {
+            if self.stages.len() >= NAMES_MAX {
+                return NAMES_MAX - 1;
+            }
             self.stages.push(Stage::new(name.clone(), begin));
             self.stages.len() - 1
         })
