@@ -15,8 +15,8 @@
 //! | *resting* | the part of held with which nothing is done: between stages, after a job's end, in free-standing reservations |
 //!
 //! Each cause looks at its own and answers with a finding or none. Growth is a slope of Theil and Sen for each
-//! completed job, with an interval, after a warm-up, and it must not slow down; a level must stand for the larger part of the
-//! run. Of several findings the one that explains most is the verdict; the others are told beside it.
+//! completed job, with an interval, after a warm-up or in the last part of the run by itself, and it must not slow down; a level must
+//! stand for the larger part of the run. Of several findings the one that explains most is the verdict; the others are told beside it.
 
 pub mod books;
 mod causes;
@@ -43,7 +43,7 @@ pub enum Verdict {
     Ceiling,
     /// What is produced and not yet consumed grows.
     Backlog,
-    /// Memory that the ledger does not count grows with each job.
+    /// Memory that the ledger does not count grows: with each job, or as time goes by.
     Leak,
     /// Charges that nobody returns.
     StuckCharge,
@@ -55,15 +55,17 @@ pub enum Verdict {
     Uncounted,
     /// Another process takes the memory.
     Neighbour,
-    /// Memory of a device that the ledger does not count grows with each job.
+    /// Memory of a device that the ledger does not count grows.
     CardLeak,
     /// The run did not come to its end, and nothing else explains it.
     Unfinished,
+    /// Too little was seen to say.
+    Unknown,
 }
 
 impl Verdict {
     /// All of them.
-    pub const ALL: [Verdict; 11] = [
+    pub const ALL: [Verdict; 12] = [
         Verdict::Healthy,
         Verdict::Ceiling,
         Verdict::Backlog,
@@ -75,6 +77,7 @@ impl Verdict {
         Verdict::Neighbour,
         Verdict::CardLeak,
         Verdict::Unfinished,
+        Verdict::Unknown,
     ];
 
     /// The word for it.
@@ -91,6 +94,7 @@ impl Verdict {
             Verdict::Neighbour => "neighbour",
             Verdict::CardLeak => "card leak",
             Verdict::Unfinished => "unfinished",
+            Verdict::Unknown => "not enough seen",
         }
     }
 }
@@ -185,7 +189,7 @@ pub fn diagnose(series: &Series) -> Diagnosis {
             Verdict::AllocatorRetention if !lined => 4,
             Verdict::Uncounted | Verdict::AllocatorRetention | Verdict::Fragmentation => 2,
             Verdict::Ceiling => 3,
-            Verdict::Healthy => 5,
+            Verdict::Healthy | Verdict::Unknown => 5,
         };
         (rank, std::cmp::Reverse(finding.bytes))
     });
@@ -214,6 +218,8 @@ const DONE_MIN: u64 = 8;
 pub(crate) const UNTOUCHED_ASIDE: f64 = 0.9;
 /// Levels below this many bytes are those of any small program.
 const LEVEL_MIN: f64 = 3e6;
+/// Where nothing is in flight at more of the moments than this, what grows then is looked at by itself.
+const IDLE: f64 = 1.0 / 3.0;
 /// Moments before this part of the run are warm-up.
 const WARM_UP: f64 = 0.25;
 
@@ -276,6 +282,33 @@ impl<'s> View<'s> {
         self.trend_of(unaccounted, UNTOUCHED_ASIDE, false)
     }
 
+    /// The growth of what nobody counts in the last part of the run by itself, or beneath something that swings, or in steps.
+    pub(crate) fn late_trend_of(&self, y: impl Fn(&Moment) -> Option<f64>) -> Option<statistics::Trend> {
+        let points: Vec<(f64, f64)> =
+            self.x.iter().zip(&self.series.moments).filter_map(|(x, moment)| Some((*x, y(moment)?))).collect();
+        statistics::late(&points, UNTOUCHED_ASIDE).or_else(|| statistics::moving_up(&points))
+    }
+
+    /// Whether what nobody counts has been slowing all along.
+    pub(crate) fn slows(&self, y: impl Fn(&Moment) -> Option<f64>) -> bool {
+        let points: Vec<(f64, f64)> =
+            self.x.iter().zip(&self.series.moments).filter_map(|(x, moment)| Some((*x, y(moment)?))).collect();
+        statistics::slows(&points, UNTOUCHED_ASIDE)
+    }
+
+    /// The growth of what is there when nothing is in flight, by the second; `None` where there is always something.
+    pub(crate) fn idle_trend_of(&self, y: impl Fn(&Moment) -> Option<f64>) -> Option<statistics::Trend> {
+        let steady = self.steady();
+        let idle = || steady.iter().filter(|m| levels::is_idle(m));
+        if idle().count() as f64 <= IDLE * steady.len() as f64 {
+            return None;
+        }
+        let all = self.series.moments.iter().filter(|m| levels::is_idle(m));
+        let points: Vec<(f64, f64)> = all.filter_map(|m| Some((m.time as f64 / 1e9, y(m)?))).collect();
+        let late = || statistics::late(&points, 0.5);
+        statistics::trend(&points, 0.5, false).filter(|trend| trend.goes_on).or_else(late)
+    }
+
     fn trend_of(&self, y: impl Fn(&Moment) -> Option<f64>, q: f64, exactly: bool) -> Option<statistics::Trend> {
         let points: Vec<(f64, f64)> =
             self.x.iter().zip(&self.series.moments).filter_map(|(x, moment)| Some((*x, y(moment)?))).collect();
@@ -304,9 +337,14 @@ impl<'s> View<'s> {
 }
 
 /// What buffers are made of, in memory or swapped out.
+///
+/// Without what was freed and waits for the kernel to take it: it counts as resident, and is nobody's.
 pub(crate) fn truth(moment: &Moment) -> Option<f64> {
     let process = moment.sample.process?;
-    Some((process.unfiled_bytes() + process.swapped_bytes) as f64)
+    let muzzy = moment.sample.allocator.as_ref().and_then(|allocator| allocator.muzzy_bytes).unwrap_or(0);
+    let freed = process.lazily_freed_bytes.unwrap_or(0).max(muzzy);
+    let all = process.unfiled_bytes().saturating_add(process.swapped_bytes);
+    Some(all.saturating_sub(freed) as f64)
 }
 
 /// What the allocator keeps of it for itself: free pages and the unused parts of others. `None`: it does not tell.

@@ -21,6 +21,8 @@ mod accept;
 pub mod diagnose;
 #[cfg(feature = "prometheus")]
 pub mod exporter;
+#[cfg(test)]
+mod hostile;
 #[cfg(feature = "heap-profiles")]
 pub mod heap;
 #[cfg(unix)]

@@ -60,7 +60,7 @@ fn leak_seldom(world: &World, dice: &mut Dice) {
 }
 
 /// Workers make, one thread uses what they have made, in order, with what it takes for each as the run goes on.
-fn behind_one_consumer(world: &World, dice: &mut Dice, time: impl Fn(&World, &mut Dice) -> Duration + Sync) {
+pub(crate) fn behind_one_consumer(world: &World, dice: &mut Dice, time: impl Fn(&World, &mut Dice) -> Duration + Sync) {
     let (products, made) = mpsc::channel::<Made>();
     let mut consumer = dice.split(99);
     std::thread::scope(|scope| {

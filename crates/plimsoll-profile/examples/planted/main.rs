@@ -15,6 +15,7 @@
 mod dice;
 mod faults;
 mod healthy;
+mod later;
 mod outside;
 mod strangers;
 mod world;
@@ -98,5 +99,5 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn programs() -> impl Iterator<Item = &'static Program> {
-    healthy::PROGRAMS.iter().chain(faults::PROGRAMS).chain(outside::PROGRAMS).chain(strangers::PROGRAMS)
+    healthy::PROGRAMS.iter().chain(faults::PROGRAMS).chain(outside::PROGRAMS).chain(strangers::PROGRAMS).chain(later::PROGRAMS)
 }

@@ -90,6 +90,8 @@ pub struct Rest {
     pub until: Option<u64>,
     /// How many jobs had ended when it came to rest.
     pub jobs_before: u64,
+    /// How often it was given something since it has held something.
+    pub grants: u64,
     /// What kind of rest.
     pub kind: RestKind,
 }
@@ -122,6 +124,10 @@ pub struct Series {
     pub job_times: Vec<u64>,
     /// When the last job was begun, in nanoseconds since the ledger was made; `None` where there was none.
     pub last_begun: Option<u64>,
+    /// When something was last granted, given back or ended, in nanoseconds since the ledger was made; `None` where nothing ever was.
+    pub last_progress: Option<u64>,
+    /// The moments are of events alone: there was no sample.
+    pub unsampled: bool,
     /// How the run ended, where its trace says so.
     pub ended: Option<RunEnd>,
 }
@@ -152,6 +158,11 @@ pub struct Books {
     wind_down: WindDown,
     /// When the last job was begun.
     last_begun: Option<u64>,
+    last_progress: Option<u64>,
+    /// The time of the last event.
+    now: u64,
+    /// Events so far, as long as there is no sample.
+    events: u64,
     run_end: Option<RunEnd>,
 }
 
@@ -190,6 +201,10 @@ struct Owner {
     grown: u64,
     /// What it returned since it has held something.
     returned: u64,
+    /// How often it got something since it has held something.
+    grants: u64,
+    /// It was there when it began: of one that was not, nobody knows for how long it has been there.
+    begun: bool,
     held: BTreeMap<(Space, Arc<str>), u64>,
     place: Option<Arc<str>>,
 }
@@ -221,6 +236,20 @@ impl Books {
     /// Takes an event down. Samples in a trace are events too.
     pub fn event(&mut self, event: &Event) {
         let time = event.time;
+        self.now = self.now.max(time);
+        self.take_down(event, time);
+        // Without samples there are moments all the same: what the ledger knows by itself can be judged.
+        if self.samples == 0 {
+            self.events += 1;
+            if self.events.is_multiple_of(self.stride.max(1)) {
+                let moment = self.moment(Sample { time: self.now, ..Sample::default() });
+                self.held_peak = self.totals.get(&Space::Host).copied().unwrap_or(0);
+                self.add(moment);
+            }
+        }
+    }
+
+    fn take_down(&mut self, event: &Event, time: u64) {
         match &event.what {
             What::Sampled(fields) => {
                 let fields = fields.iter().map(|(name, value)| (name, *value));
@@ -273,10 +302,18 @@ impl Books {
             held_since: time,
             grown: time,
             returned: 0,
+            grants: 0,
+            begun: !matches!(what, What::Changed { .. } | What::Ended),
             held: BTreeMap::new(),
             place: None,
         });
         let jobs_done = self.jobs_done;
+        if matches!(
+            what,
+            What::Granted | What::Forced | What::Began { .. } | What::StageEnded | What::Ended | What::Changed { .. }
+        ) {
+            self.last_progress = Some(time);
+        }
         let was = (owner.state, owner.stage.clone(), owner.since);
         let enter = |owner: &mut Owner, state| {
             if owner.state != state {
@@ -348,18 +385,22 @@ impl Books {
                         owner.held.remove(&key);
                     }
                     if before {
-                        (owner.held_since, owner.returned) = (time, 0);
+                        (owner.held_since, owner.returned, owner.grants) = (time, 0, 0);
                     }
                     if *delta > 0 {
                         owner.grown = time;
+                        owner.grants += 1;
                     } else if space == Space::Host {
-                        owner.returned += delta.unsigned_abs();
+                        owner.returned = owner.returned.saturating_add(delta.unsigned_abs());
                     }
                 }
             }
             What::Ended => {
                 if owner.residency {
                     // A residency has no end; its owner is another's name now.
+                } else if owner.is_job && !owner.begun {
+                    // One that was there before the trace begins: nobody knows how long it took.
+                    self.jobs_done += 1;
                 } else if owner.is_job {
                     self.jobs_done += 1;
                     remember(&mut self.job_times, time.saturating_sub(owner.held_since));
@@ -403,15 +444,30 @@ impl Books {
 
     /// Takes a sample down, and with it the moment.
     pub fn sample(&mut self, sample: Sample) {
+        if self.samples == 0 {
+            // From here on it is known better.
+            self.moments.clear();
+            self.stride = 1;
+        }
         self.samples += 1;
         if !self.samples.is_multiple_of(self.stride.max(1)) {
             return;
         }
+        let moment = self.moment(sample);
+        self.held_until.clear();
+        self.held_peak = self.totals.get(&Space::Host).copied().unwrap_or(0);
+        self.add(moment);
+    }
+
+    fn moment(&self, sample: Sample) -> Moment {
         // What has just been returned may still have been there when it was looked at, and what has just been granted may not: of
         // what was held meanwhile, the most.
         let meanwhile = |of: Space| {
             let then = self.held_until.iter().filter(|(space, until, _)| *space == of && *until >= sample.time);
             let now = self.totals.get(&of).copied().unwrap_or(0);
+            if self.samples == 0 {
+                return now;
+            }
             then.map(|(.., held)| *held).fold(now, u64::max)
         };
         let mut moment = Moment {
@@ -428,8 +484,6 @@ impl Books {
                 moment.devices.push((*number, meanwhile(*space)));
             }
         }
-        self.held_until.clear();
-        self.held_peak = self.totals.get(&Space::Host).copied().unwrap_or(0);
         let usual: HashMap<&Arc<str>, u64> =
             self.stage_times.iter().map(|(stage, times)| (stage, middle(times))).collect();
         for owner in self.owners.values() {
@@ -464,6 +518,10 @@ impl Books {
         moment.running.sort_unstable_by(|a, b| a.stage.cmp(&b.stage));
         moment.queued.sort_unstable_by(|a, b| a.stage.cmp(&b.stage));
         moment.sample = sample;
+        moment
+    }
+
+    fn add(&mut self, moment: Moment) {
         self.moments.push(moment);
         if self.moments.len() >= MOMENTS_MAX {
             let mut keep = false;
@@ -480,13 +538,20 @@ impl Books {
         let mut rests: Vec<Rest> = self.owners.values().filter(|owner| !owner.residency).filter_map(rest).collect();
         rests.extend(self.wind_down.rests().cloned());
         rests.sort_unstable_by(|a, b| (a.since, &a.who).cmp(&(b.since, &b.who)));
+        let mut moments = self.moments[..self.moments_of_work()].to_vec();
+        if self.samples == 0 && self.events > 0 && moments.len() == self.moments.len() {
+            // Only every so many events a moment is taken down.
+            moments.push(self.moment(Sample { time: self.now, ..Sample::default() }));
+        }
         Series {
-            moments: self.moments[..self.moments_of_work()].to_vec(),
+            moments,
             rests,
             reserved_times: self.reserved_times.iter().copied().collect(),
             ended_times: self.ended_times.iter().copied().collect(),
             job_times: self.job_times.iter().copied().collect(),
             last_begun: self.last_begun,
+            last_progress: self.last_progress,
+            unsampled: self.samples == 0,
             ended: self.run_end.clone(),
         }
     }
@@ -525,6 +590,7 @@ fn rest(owner: &Owner) -> Option<Rest> {
         place: owner.place.clone(),
         until: None,
         jobs_before: owner.jobs_before,
+        grants: owner.grants,
         kind,
     })
 }

@@ -15,10 +15,12 @@ pub(super) fn all(view: &View<'_>) -> Vec<Finding> {
     findings.extend(growth::leak(view));
     findings.extend(growth::resting(view));
     findings.extend(growth::hung(view));
+    findings.extend(growth::stalled(view));
     findings.extend(growth::cards(view));
     findings.extend(levels::retention(view));
     findings.extend(levels::fragmentation(view));
     findings.extend(levels::uncounted(view));
+    findings.extend(levels::cards_uncounted(view));
     findings.extend(neighbour(view));
     findings.extend(ceiling(view));
     findings
@@ -47,7 +49,20 @@ fn neighbour(view: &View<'_>) -> Option<Finding> {
         true => m.sample.group.as_ref().map(|group| group.left_bytes() as f64),
         false => m.sample.machine.and_then(|machine| machine.available_bytes).map(|bytes| bytes as f64),
     };
-    let others = |m: &Moment| Some(capacity(m)? - left(m)? - truth(m)?);
+    // A process's children are its own: what they take is no neighbour's.
+    let children = |m: &Moment| m.sample.others.as_ref().map_or(0.0, |others| others.children_bytes as f64);
+    let others = |m: &Moment| {
+        let used = match in_group {
+            // What counts in a group is what cannot be had without ending somebody: not the pages of files, which are read and
+            // written by this process as well. Where that is not told, its own mapped files at least are set aside.
+            true => m.sample.group.as_ref()?.anonymous_bytes.map(|bytes| bytes as f64).or_else(|| {
+                let files = m.sample.process.map_or(0, |process| process.file_bytes);
+                Some(capacity(m)? - left(m)? - files as f64)
+            })?,
+            false => capacity(m)? - left(m)?,
+        };
+        Some(used - truth(m)? - children(m))
+    };
     let total = capacity(last.last()?)?;
     let short = |m: &&Moment| {
         let (Some(left), Some(own)) = (left(m), truth(m)) else { return false };
@@ -101,11 +116,7 @@ fn ceiling(view: &View<'_>) -> Option<Finding> {
     let steady = view.steady();
     let share =
         |what: &dyn Fn(&Moment) -> bool| steady.iter().filter(|m| what(m)).count() as f64 / steady.len().max(1) as f64;
-    let waits = share(&|m| match m.sample.waiting_for_memory {
-        Some(waiting) => waiting > 0,
-        // Known only from events: somebody waits, and the ledger is nearly full.
-        None => m.waiting > 0 && m.limit.is_some_and(|limit| m.held as f64 >= 0.85 * limit as f64),
-    });
+    let waits = share(&growth::waits_for_memory);
     let at_line = share(&|m| {
         m.sample.line.is_some_and(|line| {
             m.sample.process.is_some_and(|process| process.resident_bytes as f64 >= 0.93 * line as f64)
@@ -116,7 +127,13 @@ fn ceiling(view: &View<'_>) -> Option<Finding> {
         let left = m.sample.left_bytes().map(|left| left as f64);
         left.is_some_and(|left| left < 0.05 * (own + left) && own > 0.5 * view.scale)
     });
-    if waits.max(at_line).max(at_end) < CEILING_SHARE {
+    // What is held must turn over: jobs end, or run. Where nothing does, more memory helps nobody for long.
+    let last = last_part(&view.series.moments);
+    let turns_over = last.iter().any(|m| !m.running.is_empty())
+        || last.first().zip(last.last()).is_some_and(|(from, to)| {
+            to.jobs_done > from.jobs_done || to.reservations_done > from.reservations_done
+        });
+    if waits.max(at_line).max(at_end) < CEILING_SHARE || !turns_over || growth::stands_still(view) {
         return None;
     }
     let peak = steady.iter().map(|m| m.held).max().unwrap_or(0);
@@ -148,6 +165,9 @@ fn ceiling(view: &View<'_>) -> Option<Finding> {
     })
 }
 
+/// In fewer samples than this next to nothing is seen.
+const FEW: usize = 40;
+
 /// The last third of the moments, where what has become of it shows.
 pub(super) fn last_part(moments: &[Moment]) -> &[Moment] {
     &moments[moments.len() * 2 / 3..]
@@ -155,14 +175,29 @@ pub(super) fn last_part(moments: &[Moment]) -> &[Moment] {
 
 /// Nothing is the matter.
 pub(super) fn healthy(view: &View<'_>) -> Finding {
+    let seen = view.series.moments.iter().any(|m| m.sample.process.is_some());
     let mut evidence = Vec::new();
+    if !seen {
+        return Finding {
+            verdict: Verdict::Unknown,
+            bytes: 0,
+            rate: None,
+            headline: "not enough was seen: what the process really holds was never sampled, only what its ledger counts".to_owned(),
+            evidence: match view.series.moments.iter().map(|m| m.held).max() {
+                Some(peak) => vec![format!(
+                    "by the ledger's own word, of which {} were held at the most, nothing is stuck and nothing piles up",
+                    Bytes(peak)
+                )],
+                None => vec!["there is no event and no sample".to_owned()],
+            },
+            next_step: "sample the process: `plimsoll prove --trace` and `--record` do unless `--sample-ms` is 0; in a library, \
+                        `watch::Watch` with `tell`"
+                .to_owned(),
+        };
+    }
     let (n, x) =
         (view.series.moments.len(), view.x.last().copied().unwrap_or(0.0) - view.x.first().copied().unwrap_or(0.0));
-    if n == 0 {
-        evidence.push("there is no sample to judge by".to_owned());
-    } else {
-        evidence.push(format!("{n} samples over {x:.0} {}s", view.per));
-    }
+    evidence.push(format!("{n} samples over {x:.0} {}s", view.per));
     match view.trend_of_unaccounted() {
         Some(trend) => {
             evidence.push(format!("what the ledger does not count does not go on growing: {}", view.rate(trend.slope)))
@@ -177,7 +212,10 @@ pub(super) fn healthy(view: &View<'_>) -> Finding {
         verdict: Verdict::Healthy,
         bytes: 0,
         rate: None,
-        headline: "nothing grows, nothing is kept, and the memory suffices".to_owned(),
+        headline: match n {
+            FEW.. => "nothing grows, nothing is kept, and the memory suffices".to_owned(),
+            _ => format!("nothing is the matter as far as {n} samples tell, which is not far"),
+        },
         evidence,
         next_step: "nothing".to_owned(),
     }

@@ -93,6 +93,7 @@ impl Fit {
         let blur = BLUR * moments.iter().map(|(.., value)| value.abs()).sum::<f64>();
         let middle = moments.len() / 2;
         let parts = [0..moments.len(), 0..middle, middle..moments.len()];
+        let with = parts.clone().map(|part| design.solve(part, tau, &all).map(|(_, loss)| loss + blur));
         let halves: Vec<_> = parts[1..].iter().filter_map(|part| design.solve(part.clone(), tau, &all)).collect();
         let mut excesses: Vec<Excess> = places
             .iter()
@@ -116,9 +117,10 @@ impl Fit {
                     least,
                     worse_without: parts
                         .iter()
-                        .map(|part| {
-                            let loss = |of: &[usize]| design.solve(part.clone(), tau, of).map(|(_, loss)| loss + blur);
-                            loss(&others).zip(loss(&all)).map_or(1.0, |(without, with)| without / with)
+                        .zip(with)
+                        .map(|(part, with)| {
+                            let without = design.solve(part.clone(), tau, &others).map(|(_, loss)| loss + blur);
+                            without.zip(with).map_or(1.0, |(without, with)| without / with)
                         })
                         .fold(f64::INFINITY, f64::min),
                 })

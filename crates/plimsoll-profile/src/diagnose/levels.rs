@@ -2,7 +2,7 @@
 
 use super::causes::last_part;
 use super::fit::{Excess, Fit};
-use super::statistics::{median, quantile};
+use super::statistics::{median, quantile, slope};
 use super::{Finding, Moment, UNTOUCHED_ASIDE, Verdict, View, live, signed, truth, unaccounted, uncounted_bytes};
 
 /// The part of what is resident that an allocator may keep beyond all that is wanted, without a word.
@@ -182,6 +182,74 @@ pub(super) fn uncounted(view: &View<'_>) -> Option<Finding> {
     let fit = view.fit_of(uncounted_bytes, false)?;
     uncounted_by(&fit, OFF_TOUCHED, view.level_floor())
 }
+
+/// The ledger counts less on a card than its driver says is there, by a part of what it counts: buffers are larger than their word.
+pub(super) fn cards_uncounted(view: &View<'_>) -> Vec<Finding> {
+    let devices = view.series.moments.iter().flat_map(|m| m.devices.iter().map(|(device, _)| *device));
+    let devices: std::collections::BTreeSet<u16> = devices.collect();
+    devices.into_iter().filter_map(|device| card_uncounted(view, device)).collect()
+}
+
+fn card_uncounted(view: &View<'_>, number: u16) -> Option<Finding> {
+    let held = |m: &Moment| m.devices.iter().find(|(device, _)| *device == number).map(|(_, held)| *held as f64);
+    let used = |m: &Moment| {
+        let device = m.sample.devices.iter().find(|device| device.device == number)?;
+        Some(device.own_bytes.unwrap_or(device.used_bytes()) as f64)
+    };
+    let steady = view.steady();
+    let points: Vec<(f64, f64)> = steady.iter().filter_map(|m| Some((held(m)?, used(m)? - held(m)?))).collect();
+    let (low, high) = (quantile(points.iter().map(|p| p.0), 0.1), quantile(points.iter().map(|p| p.0), 0.9));
+    // Where as much is held at all times nothing tells what comes with it.
+    if points.len() < CARD_POINTS_MIN || high - low < CARD_SWING * high || high <= 0.0 {
+        return None;
+    }
+    // Thinned out, so that neighbours in time do not count as many.
+    let points: Vec<(f64, f64)> = points.iter().step_by(points.len().div_ceil(CARD_POINTS)).copied().collect();
+    // Each half of the run must say it by itself: what grows meanwhile is a leak.
+    let halves = points.split_at(points.len() / 2);
+    let slope = slope(&points, CARD_Z)?;
+    let least = [halves.0, halves.1].map(|half| self::slope(half, CARD_Z).map_or(0.0, |slope| slope.value));
+    let together = slope.value * high;
+    let most = steady.iter().filter_map(used).fold(0.0, f64::max);
+    if slope.low < OFF
+        || least.iter().any(|part| *part < EACH_HALF * slope.value)
+        || together < (most * 0.01).max(LEVEL_ON_CARD)
+    {
+        return None;
+    }
+    let percent = slope.value * 100.0;
+    let headline = format!("buffers on device {number} take about {percent:.0} % more than they declare");
+    let evidence = vec![
+        format!(
+            "with each byte that the ledger counts there come {:.2} more (99 %: {:.2} to {:.2})",
+            slope.value, slope.low, slope.high
+        ),
+        format!("when {} are held there, that is {}", signed(high), signed(together)),
+    ];
+    Some(Finding {
+        verdict: Verdict::Uncounted,
+        bytes: together as u64,
+        rate: None,
+        headline,
+        evidence,
+        next_step: format!(
+            "raise what the stages declare on device {number} by {percent:.0} %, or charge the buffers that are missing; until then \
+             lower the limit of device {number} by {}",
+            signed(together)
+        ),
+    })
+}
+
+/// Fewer samples of a card say nothing about it.
+const CARD_POINTS_MIN: usize = 40;
+/// The most that a slope is computed from.
+const CARD_POINTS: usize = 120;
+/// What is held must come and go by this part of it.
+const CARD_SWING: f64 = 0.2;
+/// 99 %, two-sided.
+const CARD_Z: f64 = 2.576;
+/// Less on a card is that of any driver.
+const LEVEL_ON_CARD: f64 = 16e6;
 
 fn uncounted_by(fit: &Fit, off: f64, floor: f64) -> Option<Finding> {
     let worth = |excess: &&Excess| excess.each >= off * excess.declared && excess.together >= floor;

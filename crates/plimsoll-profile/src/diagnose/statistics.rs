@@ -17,8 +17,25 @@ const Z_STILL: f64 = 2.326;
 /// The interval's lower end must be at least this part of the slope: a growth that may as well be a third of what it seems is no guide to
 /// what to do.
 const CLEAR: f64 = 0.3;
-/// Growth that has slowed to less than this part of what it was has come to its end.
-const SLOWED: f64 = 0.6;
+/// Growth that has clearly slowed to less than this part of what it was is coming to its end: a cache that grows as a root or a logarithm.
+const SLOWED: f64 = 0.8;
+/// The same of what the ledger counts: there is no noise in it, and the least that it grows by is there.
+const SLOWED_EXACTLY: f64 = 0.6;
+/// Growth that has slowed from its first quarter on, by so much from each stretch to the next, is coming to its end as well.
+const SLOWING: [f64; 2] = [1.3, 1.15];
+/// Where the interval's lower end is below this part of the slope, any slowing will do after a beginning that was faster: what cannot be
+/// told from a cache is not called a leak.
+const UNCLEAR: f64 = 0.7;
+/// Growth in the last part of a run is a beginning, or speeds up, if it is so many times what it was in a stretch of the same length before.
+const FASTER: f64 = 1.25;
+/// The parts of a run that are looked at by themselves, at its end.
+const LAST_PARTS: [usize; 2] = [2, 3];
+/// Of a quantity that swings, the range moves up by at least this part of its width, from each quarter of the run to the next.
+const MOVES: f64 = 0.25;
+/// It slows if the last quarter's rise is less than this part of the one before, or both together than this part of two like the first.
+const SLOWED_BY_QUARTERS: [f64; 2] = [0.7, 0.8];
+/// A quarter of fewer points has no range.
+const RANGE_MIN: usize = 12;
 
 /// A slope with its interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,6 +57,8 @@ pub struct Trend {
     pub growth: f64,
     /// It grows for certain, and does not slow down.
     pub goes_on: bool,
+    /// In which part of the run, from its end, that was seen: all but the warm-up, or less.
+    pub part: f64,
 }
 
 /// The median; zero of nothing.
@@ -138,8 +157,102 @@ pub fn trend(points: &[(f64, f64)], q: f64, exactly: bool) -> Option<Trend> {
     let whole = if exactly { slope_of(&bins, Z_OVERALL, |_, _| 1.0)? } else { slope(&bins, Z_OVERALL)? };
     let growth = whole.value * (bins.last()?.0 - bins.first()?.0);
     let clear = if exactly { 0.0 } else { CLEAR };
-    let goes_on = whole.low > clear * whole.value.abs() && !slowed(&bins, &whole, exactly);
-    Some(Trend { slope: whole, growth, goes_on })
+    let goes_on = whole.low > clear * whole.value.abs()
+        && !slowed(&bins, &whole, exactly)
+        && (exactly || !slowing_all_along(points, &bins, &whole, q));
+    Some(Trend { slope: whole, growth, goes_on, part: 1.0 - WARM_UP })
+}
+
+/// A growth of the last half of a run, or of its last third, that was not there before, or was slower: it is judged against what was there
+/// before, and must have come to more than ever was. `None`: there is none.
+pub fn late(points: &[(f64, f64)], q: f64) -> Option<Trend> {
+    LAST_PARTS.into_iter().find_map(|part| late_in(points, q, part))
+}
+
+fn late_in(points: &[(f64, f64)], q: f64, part: usize) -> Option<Trend> {
+    let (before, window) = points.split_at(points.len() - points.len() / part);
+    // What is torn is told by the noise about it: that of a growth is larger than that of rest.
+    let (before, window) = (without_torn(before), without_torn(window));
+    let bins = binned(&window, q);
+    if bins.len() < POINTS_MIN || before.len() < POINTS_MIN {
+        return None;
+    }
+    let whole = slope(&bins, Z_OVERALL)?;
+    // In so few points the second half alone is certain of nothing: that it goes on at all must do.
+    if whole.low <= CLEAR * whole.value.abs() || slowed(&bins, &whole, true) {
+        return None;
+    }
+    let earlier = binned(&before[before.len().saturating_sub(window.len())..], q);
+    // Where nothing moved at all, as where no job ended, there is no rate.
+    let earlier = slope(&earlier, Z_LATE).map_or(0.0, |slope| slope.value);
+    if whole.value < FASTER * earlier {
+        return None;
+    }
+    // What swings has been as high before.
+    let top = quantile(before.iter().map(|(_, y)| *y), 0.99);
+    let end = median(bins[bins.len() * 5 / 6..].iter().map(|(_, y)| *y));
+    let growth = (whole.value * (bins.last()?.0 - bins.first()?.0)).min(end - top);
+    (growth > 0.0).then_some(Trend { slope: whole, growth, goes_on: true, part: 1.0 / part as f64 })
+}
+
+/// A growth beneath something that swings, or in a few large steps: the whole range, its lower end and its upper one, moves up from each
+/// quarter of the run to the next. `None`: it does not.
+pub fn moving_up(points: &[(f64, f64)]) -> Option<Trend> {
+    let quarter = points.len() / 4;
+    if quarter < RANGE_MIN {
+        return None;
+    }
+    let range = |at: usize| {
+        let ys = || points[at * quarter..(at + 1) * quarter].iter().map(|(_, y)| *y);
+        (quantile(ys(), 0.1), quantile(ys(), 0.9))
+    };
+    let ranges = [range(0), range(1), range(2), range(3)];
+    let width = ranges[1..].iter().map(|(low, high)| high - low).fold(0.0, f64::max);
+    let rise = |at: usize| {
+        let (before, after) = (ranges[at], ranges[at + 1]);
+        ((after.0 - before.0).min(after.1 - before.1), (after.0 + after.1 - before.0 - before.1) / 2.0)
+    };
+    let (first, second, third) = (rise(0), rise(1), rise(2));
+    let least = second.0.min(third.0);
+    let slows = third.1 < SLOWED_BY_QUARTERS[0] * second.1 || second.1 + third.1 < 2.0 * SLOWED_BY_QUARTERS[1] * first.1;
+    if least <= MOVES * width || least <= 0.0 || slows {
+        return None;
+    }
+    let x = points.last()?.0 - points[quarter].0;
+    let growth = (second.1 + third.1) * 1.5;
+    let at = |rise: f64| rise * 3.0 / x.max(f64::MIN_POSITIVE);
+    let slope = Slope { value: growth / x.max(f64::MIN_POSITIVE), low: at(least), high: at(second.1.max(third.1)) };
+    (x > 0.0).then_some(Trend { slope, growth, goes_on: true, part: 1.0 - WARM_UP })
+}
+
+/// The slope of neighbours put together, with the interval at 95 %.
+pub fn slope_of_bins(points: &[(f64, f64)], q: f64) -> Option<Slope> {
+    let bins = binned(points, q);
+    if bins.len() < POINTS_MIN {
+        return None;
+    }
+    slope(&bins, Z_LATE)
+}
+
+/// Whether it grows, and has been slowing from the first quarter of the run on.
+pub fn slows(points: &[(f64, f64)], q: f64) -> bool {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return false };
+    let steady_from = first.0 + (last.0 - first.0) * WARM_UP;
+    let steady: Vec<(f64, f64)> = points.iter().copied().filter(|(x, _)| *x >= steady_from).collect();
+    let bins = binned(&without_torn(&steady), q);
+    slope(&bins, Z_OVERALL).is_some_and(|whole| whole.value > 0.0 && slowing_all_along(points, &bins, &whole, q))
+}
+
+/// Whether a growth slows from its first quarter on, as roots and logarithms do. After a warm-up of another kind, what leaks grows at one
+/// rate.
+fn slowing_all_along(points: &[(f64, f64)], steady: &[(f64, f64)], whole: &Slope, q: f64) -> bool {
+    let from = steady.first().map_or(f64::INFINITY, |(x, _)| *x);
+    let first: Vec<(f64, f64)> = points.iter().copied().filter(|(x, _)| *x < from).collect();
+    let rate = |bins: &[(f64, f64)]| slope(bins, Z_LATE).map(|slope| slope.value);
+    let (early, late) = steady.split_at(steady.len() / 2);
+    let (Some(first), Some(early), Some(late)) = (rate(&binned(&first, q)), rate(early), rate(late)) else { return false };
+    let by = if whole.low < UNCLEAR * whole.value { 1.0 } else { SLOWING[1] };
+    first > SLOWING[0] * early && early > by * late
 }
 
 /// Whether a growth has come to its end, or nearly: in its second half, or in its last third.
@@ -157,7 +270,7 @@ fn slowed(bins: &[(f64, f64)], whole: &Slope, exactly: bool) -> bool {
     let (early, late) = bins.split_at(bins.len() / 2);
     let (Some((early, ..)), Some(still)) = (of(early), slope(late, Z_STILL)) else { return true };
     (if exactly { still.value } else { still.low }) <= 0.0
-        || clearly_below(late, SLOWED * early.value)
+        || clearly_below(late, if exactly { SLOWED_EXACTLY } else { SLOWED } * early.value)
         || clearly_below(&bins[bins.len() * 2 / 3..], whole.value * 0.4)
 }
 
@@ -244,6 +357,51 @@ mod tests {
         assert_eq!(goes_on(&|_| 0.0), 0, "nothing");
         assert_eq!(goes_on(&|x| f64::from(u8::from(((x * 10.0) as u32).is_multiple_of(2)))), 0, "bursts");
         assert_eq!(goes_on(&|x| 1.0 - x), 0, "falling");
+    }
+
+    /// What begins late, speeds up, comes in three steps or lies beneath a swing is a growth; what has been as high before is none.
+    #[test]
+    fn what_begins_late_or_lies_beneath_a_swing_is_seen() {
+        let count = |of: fn(&[(f64, f64)]) -> Option<Trend>, y: &dyn Fn(f64) -> f64| {
+            let ys = |seed: u64| points(300, |x| y(x / 300.0) * 1000.0 + noise(seed * 999 + x as u64) * 30.0);
+            (0..20).filter(|seed| of(&ys(*seed)).is_some()).count()
+        };
+        let late = |points: &[(f64, f64)]| late(points, 0.5);
+        let wave = |x: f64| (x * 5.0 * std::f64::consts::TAU).sin() * 0.3;
+        for from in [0.55, 0.6, 0.7] {
+            assert!(count(late, &|x| (x - from).max(0.0)) >= 19, "from {from} on");
+        }
+        assert!(count(late, &|x| (x * 6.0).exp() / 6_f64.exp()) >= 19, "speeding up");
+        assert_eq!(count(moving_up, &|x| x + wave(x)), 20, "beneath a wave");
+        assert_eq!(count(moving_up, &|x| [0.4, 0.65, 0.9].iter().filter(|at| x > **at).count() as f64), 20, "three steps");
+        for healthy in [
+            &(|_| 0.0) as &dyn Fn(f64) -> f64,
+            &wave,
+            &|x: f64| x.min(0.4),
+            &|x: f64| (x - 0.55).clamp(0.0, 0.2),
+            &|x: f64| f64::from(u8::from(x > 0.6)),
+            &|x: f64| f64::from(u8::from(x > 0.8)),
+            &|x: f64| x.sqrt(),
+            &|x: f64| (1.0 + 40.0 * x).ln(),
+            &|x: f64| 1.0 - x,
+        ] {
+            assert!(count(late, healthy) <= 1 && count(moving_up, healthy) <= 1, "{:?}", (count(late, healthy), count(moving_up, healthy)));
+        }
+    }
+
+    /// A cache that grows as a root or a logarithm slows all the time.
+    #[test]
+    fn what_slows_all_the_time_does_not_go_on() {
+        for noisy in [2.0, 10.0, 30.0] {
+            let goes_on = |y: &dyn Fn(f64) -> f64| {
+                let ys = |seed: u64| points(300, |x| y(x / 300.0) * 1000.0 + noise(seed * 999 + x as u64) * noisy);
+                (0..20).filter(|seed| trend(&ys(*seed), 0.5, false).unwrap().goes_on).count()
+            };
+            assert!(goes_on(&|x| x.sqrt()) <= 1, "a root, {noisy}: {}", goes_on(&|x| x.sqrt()));
+            assert_eq!(goes_on(&|x| (1.0 + 40.0 * x).ln() / 4.0), 0, "a logarithm");
+            assert!(goes_on(&|x| x) >= 19, "a line");
+            assert!(goes_on(&|x| (x * 20.0).min(1.0) + x) >= 19, "a line after a warm-up");
+        }
     }
 
     #[test]

@@ -21,12 +21,30 @@ fn seeds() -> u64 {
 type Kind = (&'static str, Verdict, fn(&mut Random) -> Plant);
 
 /// Kinds of plants, each a family of its own.
-const KINDS: [Kind; 22] = [
+const KINDS: [Kind; 40] = [
     ("plain", Verdict::Healthy, |_| Plant::Nothing),
     ("warm-up", Verdict::Healthy, |r| Plant::WarmUp { part: r.scaled(0.1, 4.0), until: r.between(0.03, 0.5) }),
     ("cache", Verdict::Healthy, |r| Plant::Cache { part: r.scaled(0.1, 6.0), until: r.between(0.1, 0.6) }),
     ("counted cache", Verdict::Healthy, |r| Plant::CountedCache { entries: r.between(3.0, 30.0) as usize }),
     ("bursts", Verdict::Healthy, |r| Plant::Bursts { count: r.between(3.0, 12.0) }),
+    ("root cache", Verdict::Healthy, |r| Plant::Slowing { part: r.scaled(0.3, 4.0), root: true }),
+    ("logarithmic cache", Verdict::Healthy, |r| Plant::Slowing { part: r.scaled(0.3, 4.0), root: false }),
+    ("tables", Verdict::Healthy, |r| Plant::Tables { count: r.between(2.0, 4.9) as usize }),
+    ("dataset", Verdict::Healthy, |r| Plant::Dataset { part: r.scaled(0.3, 20.0) }),
+    ("long job", Verdict::Healthy, |r| Plant::LongJob { times: r.between(6.0, 30.0) }),
+    ("sparse", Verdict::Healthy, |r| Plant::Sparse { part: r.scaled(0.05, 0.5) }),
+    ("lazily freed", Verdict::Healthy, |r| Plant::LazilyFreed { part: r.scaled(0.02, 0.2) }),
+    ("children", Verdict::Healthy, |_| Plant::Children),
+    ("page cache", Verdict::Healthy, |_| Plant::PageCache),
+    ("late leak", Verdict::Leak, |r| Plant::LateLeak { part: r.scaled(0.05, 0.5), from: r.between(0.5, 0.72) }),
+    ("accelerating leak", Verdict::Leak, |r| Plant::Accelerating { part: r.scaled(4.0, 40.0) }),
+    ("stepped leak", Verdict::Leak, |r| Plant::Stepped { part: r.scaled(0.3, 4.0), at: r.between(0.33, 0.44) }),
+    ("leak beneath a wave", Verdict::Leak, |r| Plant::Wave { part: r.scaled(1.0, 10.0), swing: r.between(0.1, 0.25) }),
+    ("idle leak", Verdict::Leak, |r| Plant::IdleLeak { part: r.scaled(0.5, 10.0) }),
+    ("full backlog", Verdict::Backlog, |r| Plant::FullBacklog { factor: r.between(2.0, 4.0), jobs: r.between(10.0, 16.0) }),
+    ("full of stuck charges", Verdict::StuckCharge, |r| Plant::FullOfStuck { part: r.scaled(0.05, 0.6) }),
+    ("short on the card", Verdict::Uncounted, |r| Plant::CardUncounted { part: r.scaled(0.1, 0.5) }),
+    ("short on the card by half", Verdict::Uncounted, |r| Plant::CardUncounted { part: r.between(0.5, 1.5) }),
     ("leak", Verdict::Leak, |r| Plant::Leak { part: r.scaled(0.02, 0.5), odds: 1.0, mapped: false }),
     ("rare leak", Verdict::Leak, |r| Plant::Leak {
         part: r.scaled(0.02, 0.3),
@@ -72,6 +90,16 @@ fn world(kind: &Kind, seed: u64) -> World {
         Plant::Retention => world.workers = world.workers.max(4),
         // Only jemalloc can tell it from retention.
         Plant::Fragmentation { .. } => world.heap = Heap::Jemalloc,
+        // Who else runs goes on meanwhile.
+        Plant::LongJob { .. } => (world.workers, world.jobs) = (world.workers.max(2), world.jobs.max(100)),
+        // Nobody but an allocator that tells shows addresses, and nobody but jemalloc what the kernel may take.
+        Plant::Sparse { .. } if world.heap == Heap::Silent => world.heap = Heap::Glibc,
+        Plant::LazilyFreed { .. } => world.heap = Heap::Jemalloc,
+        Plant::IdleLeak { .. } => world.rests = true,
+        // A few workers, so that the budget is mostly of what waits.
+        Plant::FullBacklog { .. } => (world.workers, world.jobs) = (world.workers.min(3), world.jobs.max(100)),
+        // Smaller sizes are those of any driver.
+        Plant::CardUncounted { .. } if world.bytes[1] < 400e6 => world.bytes = [200e6, 400e6],
         // Where only the kernel tells what is touched, it takes moments of rest to see what jobs hold beyond their word.
         Plant::Uncounted { .. } if world.heap == Heap::Silent || world.gradual => world.rests = true,
         _ => {}
@@ -153,6 +181,15 @@ impl Told {
         self.books.get_or_insert_with(Books::new).sample(sample);
     }
 
+    fn unsampled_job(&mut self, id: u64, time: u64) {
+        self.event(time, (id, true), None, What::Submitted);
+        self.event(time, (id, true), Some("make"), What::Granted);
+        self.changed(time, (id, true), 4 << 20);
+        self.event(time + 9, (id, true), Some("make"), What::StageEnded);
+        self.changed(time + 9, (id, true), -(4 << 20));
+        self.event(time + 9, (id, true), None, What::Ended);
+    }
+
     fn job(&mut self, id: u64, time: u64) {
         self.event(time, (id, true), None, What::Submitted);
         self.event(time, (id, true), Some("make"), What::Granted);
@@ -162,6 +199,57 @@ impl Told {
         self.changed(time + 9, (id, true), -(4 << 20));
         self.event(time + 9, (id, true), None, What::Ended);
     }
+}
+
+/// A trace without samples is judged by what the ledger knows, and is never called healthy.
+#[test]
+fn a_trace_of_events_alone_is_judged_by_what_it_has() {
+    let mut told = Told::default();
+    (0..100).for_each(|job| told.unsampled_job(job, 10 + job * 10));
+    let diagnosis = diagnose(&told.books.take().unwrap().series());
+    assert_eq!(diagnosis.verdict(), Verdict::Unknown, "{diagnosis}");
+    assert!(diagnosis.finding.headline.contains("not enough"), "{diagnosis}");
+
+    // Results that nobody takes.
+    let mut told = Told::default();
+    for job in 0..200_u64 {
+        told.unsampled_job(job, 1000 + job * 10);
+        if job % 4 == 0 {
+            told.changed(1000 + job * 10 + 9, (1000 + job, false), 1 << 20);
+        }
+    }
+    let diagnosis = diagnose(&told.books.take().unwrap().series());
+    assert_eq!(diagnosis.verdict(), Verdict::StuckCharge, "{diagnosis}");
+
+    // A few large ones that fill the budget, and others that wait: nothing runs at all.
+    let mut told = Told::default();
+    let limit = What::Resized { space: "host".into(), limit: 64 << 20 };
+    told.books.get_or_insert_with(Books::new).event(&Event { sequence: None, time: 0, subject: None, what: limit });
+    (0..40).for_each(|job| told.unsampled_job(job, 10 + job * 10));
+    for (number, time) in [(900, 420), (901, 430)] {
+        told.changed(time, (number, false), 31 << 20);
+    }
+    told.event(440, (50, true), None, What::Submitted);
+    told.event(440, (50, true), Some("make"), What::Asked);
+    let diagnosis = diagnose(&told.books.take().unwrap().series());
+    assert_eq!(diagnosis.verdict(), Verdict::StuckCharge, "{diagnosis}");
+    assert!(diagnosis.finding.headline.contains("stands still"), "{diagnosis}");
+}
+
+/// The kernel kills in the group: the recording of the run before says so.
+#[test]
+fn a_kill_in_the_control_group_is_told() {
+    let mut told = Told::default();
+    (0..100).for_each(|job| told.job(job, 10 + job * 10));
+    let kills = |oom_kills| crate::sample::groups::GroupMemory { limit_bytes: 1 << 30, oom_kills, ..Default::default() };
+    let mut series = told.books.unwrap().series();
+    let last = series.moments.len() - 1;
+    series.moments[0].sample.group = Some(kills(3));
+    series.moments[last].sample.group = Some(kills(4));
+    let diagnosis = diagnose(&series);
+    assert_eq!(diagnosis.verdict(), Verdict::Unfinished, "{diagnosis}");
+    series.moments[last].sample.group = Some(kills(3));
+    assert_eq!(diagnose(&series).verdict(), Verdict::Healthy);
 }
 
 /// A program that ends in order returns also what had been stuck; the verdict is that of the run, not of its last moment.

@@ -5,9 +5,30 @@ use std::collections::BTreeMap;
 use plimsoll::Bytes;
 
 use super::{Finding, RestKind, Series, Verdict};
+use crate::plain::plain;
 
 /// What the trace says of its end, where that is none that one would wish for.
 pub(super) fn find(series: &Series) -> Option<Finding> {
+    killed_in_group(series).or_else(|| ended(series))
+}
+
+/// The kernel has killed in this process's control group while it ran: that is said whatever the process itself came to.
+fn killed_in_group(series: &Series) -> Option<Finding> {
+    let kills = |moment: &super::Moment| moment.sample.group.as_ref().map(|group| (group.oom_kills, group.limit_bytes));
+    let (first, _) = series.moments.iter().find_map(kills)?;
+    let (last, limit) = series.moments.iter().rev().find_map(kills)?;
+    let killed = last.checked_sub(first).filter(|killed| *killed > 0)?;
+    Some(Finding {
+        verdict: Verdict::Unfinished,
+        bytes: 0,
+        rate: None,
+        headline: format!("the kernel has killed {killed} processes of its control group for want of memory while it ran"),
+        evidence: vec![format!("the control group has {}", Bytes(limit))],
+        next_step: "look at what else is in the group, and lower the line so that all of it fits".to_owned(),
+    })
+}
+
+fn ended(series: &Series) -> Option<Finding> {
     let end = series.ended.as_ref().filter(|end| !end.is_done())?;
     let mut evidence = Vec::new();
     let mut queued: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
@@ -37,9 +58,9 @@ pub(super) fn find(series: &Series) -> Option<Finding> {
     };
     Some(Finding {
         verdict: Verdict::Unfinished,
-        bytes: queued.values().map(|entry| entry.1).sum(),
+        bytes: queued.values().map(|entry| entry.1).fold(0, u64::saturating_add),
         rate: None,
-        headline: format!("the run did not come to its end: {}", end.text),
+        headline: format!("the run did not come to its end: {}", plain(&end.text)),
         evidence,
         next_step: next_step.to_owned(),
     })
@@ -57,8 +78,11 @@ mod tests {
         let killed = diagnose(&Series { ended: ended("out-of-memory"), ..Series::default() });
         assert_eq!(killed.verdict(), Verdict::Unfinished);
         assert!(killed.finding.headline.contains("out of memory after 3 proofs"), "{killed}");
+        let odd = RunEnd { how: "stuck".into(), text: "\u{1b}[2Jgone".into() };
+        let text = diagnose(&Series { ended: Some(odd), ..Series::default() }).to_string();
+        assert!(!text.contains('\u{1b}') && text.contains("gone"), "{text}");
         for ended in [ended("done"), None] {
-            assert_eq!(diagnose(&Series { ended, ..Series::default() }).verdict(), Verdict::Healthy);
+            assert_eq!(diagnose(&Series { ended, ..Series::default() }).verdict(), Verdict::Unknown);
         }
     }
 }

@@ -11,7 +11,9 @@ use crate::diagnose::Books;
 use crate::sample::Sample;
 use crate::sample::allocator::AllocatorMemory;
 use crate::sample::device::DeviceMemory;
+use crate::sample::groups::GroupMemory;
 use crate::sample::machine::MachineMemory;
+use crate::sample::others::Others;
 use crate::sample::process::ProcessMemory;
 use crate::trace::{Event, Subject, What};
 
@@ -140,6 +142,71 @@ pub(super) enum Plant {
         from: f64,
         over: f64,
     },
+    /// Memory that is left behind from so much of the run on.
+    LateLeak {
+        part: f64,
+        from: f64,
+    },
+    /// Memory that is left behind, more and more of it.
+    Accelerating {
+        part: f64,
+    },
+    /// A leak in three large steps.
+    Stepped {
+        part: f64,
+        at: f64,
+    },
+    /// A leak beneath something that swings, several times a run.
+    Wave {
+        part: f64,
+        swing: f64,
+    },
+    /// Memory that is left behind by the second, in rests as well.
+    IdleLeak {
+        part: f64,
+    },
+    /// A cache without a limit that grows ever more slowly: as a root, or as a logarithm.
+    Slowing {
+        part: f64,
+        root: bool,
+    },
+    /// A few tables in the books, made when they are first needed, and kept.
+    Tables {
+        count: usize,
+    },
+    /// A file that is mapped and read once, to its end.
+    Dataset {
+        part: f64,
+    },
+    /// One job takes so many times as long as the others.
+    LongJob {
+        times: f64,
+    },
+    /// Addresses that are asked for and never touched, more and more.
+    Sparse {
+        part: f64,
+    },
+    /// Memory of ended jobs that the kernel may take and has not.
+    LazilyFreed {
+        part: f64,
+    },
+    /// The drum is slower than the source, and the budget bounds what is in between.
+    FullBacklog {
+        factor: f64,
+        jobs: f64,
+    },
+    /// Reservations that stay fill the budget: everything stands still.
+    FullOfStuck {
+        part: f64,
+    },
+    /// Own children take what is left of the machine.
+    Children,
+    /// The pages of this process's own files fill its control group.
+    PageCache,
+    /// Buffers on the card take more than they declare.
+    CardUncounted {
+        part: f64,
+    },
     /// Device memory that is left behind by each job, with or without a driver that tells whose it is.
     CardLeak {
         part: f64,
@@ -226,7 +293,12 @@ struct Play<'w> {
     /// Live bytes besides the jobs': in the allocator, and outside.
     extra: f64,
     mapped: f64,
+    /// Addresses that were asked for and are not touched, and memory that was freed and not taken.
+    sparse: f64,
+    freed: f64,
     card: f64,
+    /// What the ledger counts on the card.
+    card_held: f64,
     reservations: VecDeque<(u64, f64)>,
     taken: f64,
     grown: f64,
@@ -254,7 +326,10 @@ impl<'w> Play<'w> {
             held: 0.0,
             extra: 0.0,
             mapped: 0.0,
+            sparse: 0.0,
+            freed: 0.0,
             card: 0.0,
+            card_held: 0.0,
             reservations: VecDeque::new(),
             taken: 0.0,
             grown: 0.0,
@@ -272,6 +347,7 @@ impl<'w> Play<'w> {
         match world.plant {
             _ if self.bursts().is_some() => source * 2.0,
             Plant::Backlog { factor } => source * (1.0 + factor) / 2.0,
+            Plant::FullBacklog { factor, .. } => source * factor,
             _ => source,
         }
     }
@@ -279,7 +355,7 @@ impl<'w> Play<'w> {
     fn drum_seconds(&self) -> f64 {
         let per_job = self.world.seconds[0] / self.world.workers as f64;
         match self.world.plant {
-            Plant::Backlog { factor } => per_job * factor,
+            Plant::Backlog { factor } | Plant::FullBacklog { factor, .. } => per_job * factor,
             _ => per_job * self.world.seconds[1],
         }
     }
@@ -297,6 +373,16 @@ impl<'w> Play<'w> {
             let over = self.started >= self.world.jobs && self.busy + self.drum <= self.hung && self.queue.is_empty();
             // A backlog is looked at while the source runs; a real run would be killed by then.
             let killed = matches!(self.world.plant, Plant::Backlog { .. }) && self.started >= self.world.jobs;
+            if !over && !killed && !next.is_finite() && self.limit().is_some() {
+                // Everything stands still, and somebody looks on for a while.
+                let until = self.now + length * 0.5;
+                while next_sample < until {
+                    self.now = next_sample;
+                    self.sample();
+                    next_sample += period;
+                }
+                break;
+            }
             if over || killed || !next.is_finite() {
                 break;
             }
@@ -366,6 +452,32 @@ impl<'w> Play<'w> {
         self.event(Some((id, is_job)), stage, what);
     }
 
+    /// The ledger's limit, where it has one.
+    fn limit(&self) -> Option<f64> {
+        let (large, noise) = (self.world.bytes[1], self.world.noise);
+        match self.world.plant {
+            Plant::Ceiling { jobs } => Some(jobs * large * (1.0 + noise)),
+            Plant::FullBacklog { jobs, .. } => Some(jobs * large * (1.0 + noise)),
+            // Half of it for the jobs: so that it is full by the middle of the run.
+            Plant::FullOfStuck { part } => {
+                let workers = self.world.workers as f64;
+                Some((workers + 4.0) * large * (1.0 + noise) + self.world.jobs as f64 * 0.4 * part * large)
+            }
+            _ => None,
+        }
+    }
+
+    /// What a job holds on the card while the drum has it.
+    fn on_card(&mut self, id: u64, delta: f64) {
+        if !matches!(self.world.plant, Plant::CardUncounted { .. }) {
+            return;
+        }
+        self.card_held += delta;
+        let held = self.card_held as u64;
+        let what = What::Changed { class: "buckets".into(), space: "device0".into(), delta: delta as i64, held };
+        self.event(Some((id, true)), Some(1), what);
+    }
+
     fn vary(&mut self, mean: f64) -> f64 {
         let noise = self.world.noise;
         mean * self.random.between(1.0 - noise, 1.0 + noise)
@@ -373,17 +485,16 @@ impl<'w> Play<'w> {
 
     fn admit(&mut self) {
         // Without a bound the source never stops; with one, a few jobs wait for the drum.
-        let bounded = !matches!(self.world.plant, Plant::Backlog { .. });
+        let bounded = !matches!(self.world.plant, Plant::Backlog { .. } | Plant::FullBacklog { .. });
         // What is kept shows when less is needed than before.
         let fewer = self.world.plant == Plant::Retention && self.started * 5 > self.world.jobs * 2;
         let workers = if fewer { self.world.workers / 3 } else { self.world.workers }.max(1);
         while self.busy < workers && self.started < self.world.jobs && self.open() && (!bounded || self.queue.len() < 2)
         {
             let bytes = self.vary(self.world.bytes[0]).round();
-            if let Plant::Ceiling { jobs } = self.world.plant {
-                let limit = jobs * self.world.bytes[1] * (1.0 + self.world.noise);
+            if let Some(limit) = self.limit() {
                 if self.held + self.world.bytes[1] * (1.0 + self.world.noise) > limit {
-                    return;
+                    break;
                 }
             }
             let id = self.started as u64 + 1;
@@ -393,7 +504,12 @@ impl<'w> Play<'w> {
             self.event(Some((id, true)), Some(0), What::Asked);
             self.event(Some((id, true)), Some(0), What::Granted);
             self.charge(id, true, Some(0), bytes);
-            let length = self.vary(self.world.seconds[0]);
+            let mut length = self.vary(self.world.seconds[0]);
+            if let Plant::LongJob { times } = self.world.plant
+                && self.started == self.world.jobs / 2
+            {
+                length *= times;
+            }
             self.jobs.push(Job { id, stage: 0, began: self.now, length, running: true, held: bytes });
             let index = self.jobs.len() - 1;
             let hangs = matches!(self.world.plant, Plant::Hung { jobs } if self.hung < jobs && id as usize > self.world.jobs / 4);
@@ -417,6 +533,8 @@ impl<'w> Play<'w> {
             self.event(Some((id, true)), Some(1), What::Asked);
             self.event(Some((id, true)), Some(1), What::Granted);
             self.charge(id, true, Some(1), more);
+            let card = (self.world.bytes[1] * 0.5 * (0.5 + (id % 7) as f64 / 7.0)).round();
+            self.on_card(id, card);
             let job = &mut self.jobs[index];
             (job.stage, job.began, job.length, job.running, job.held) = (1, self.now, length, true, bytes);
             self.ends.push((Reverse(((self.now + length) * 1e9) as u64), index));
@@ -434,6 +552,7 @@ impl<'w> Play<'w> {
         }
         self.drum -= 1;
         self.done += 1;
+        self.on_card(id, -(self.world.bytes[1] * 0.5 * (0.5 + (id % 7) as f64 / 7.0)).round());
         let held = self.jobs[index].held;
         let stays = matches!(self.world.plant, Plant::StuckJob { odds, .. } if self.random.chance(odds));
         if stays {
@@ -487,6 +606,38 @@ impl<'w> Play<'w> {
                     self.extra -= self.release();
                 }
             }
+            Plant::LateLeak { part, from } if progress > from => {
+                let bytes = self.vary(part * large);
+                self.extra += bytes;
+            }
+            Plant::Accelerating { part } => self.extra = part * large * progress.powi(3),
+            Plant::Stepped { part, at } => {
+                let steps = [0.0, 0.25, 0.5].map(|more| at + more);
+                self.extra = part * large * steps.iter().filter(|at| progress >= **at).count() as f64;
+            }
+            Plant::Wave { part, swing } => {
+                let wave = (progress * 6.0 * std::f64::consts::TAU).sin() + 1.0;
+                self.extra = large * (part * progress + swing * wave);
+            }
+            Plant::Slowing { part, root } => {
+                self.extra = part * large * if root { progress.sqrt() } else { (1.0 + 60.0 * progress).ln() / 4.0 };
+            }
+            Plant::Tables { count } => {
+                let at = |table: usize| (table + 1) as f64 / (count + 1) as f64 + 0.02;
+                let due = (0..count).filter(|table| progress >= at(*table)).count();
+                while self.reservations.len() < due {
+                    let bytes = (large * 0.4).round();
+                    self.reserve(bytes);
+                    self.extra += bytes;
+                }
+            }
+            Plant::Sparse { part } => self.sparse += part * large,
+            Plant::LazilyFreed { part } => self.freed += part * large,
+            Plant::FullOfStuck { part } => {
+                let bytes = self.vary(part * large).round();
+                self.reserve(bytes);
+                self.extra += bytes;
+            }
             Plant::CardLeak { part, .. } => self.card += self.random.between(0.5, 1.5) * part * large,
             _ => {}
         }
@@ -520,11 +671,20 @@ impl<'w> Play<'w> {
         self.jobs.iter().filter(|job| job.held > 0.0).map(of).sum()
     }
 
+    /// What the process's children hold, of so much: nearly all, from the middle of the run on.
+    fn children(&self, of: f64) -> f64 {
+        of.max(0.0) * 0.9 * ((self.now / self.length() - 0.3) * 4.0).clamp(0.0, 1.0)
+    }
+
     fn sample(&mut self) {
         let large = self.world.bytes[1];
+        let along = self.now / self.length();
+        if let Plant::IdleLeak { part } = self.world.plant {
+            self.extra = part * large * along;
+        }
         let base = 6e6 + large * 0.02;
         let live = base + self.touched(false) + self.extra;
-        let taken = if self.world.gradual { live } else { base + self.touched(true) + self.extra };
+        let taken = if self.world.gradual { live } else { base + self.touched(true) + self.extra } + self.sparse;
         self.peak = self.peak.max(live);
         // What is read wanders a little.
         self.drift = 0.9 * self.drift + self.random.between(-1.0, 1.0) * 0.004 * large;
@@ -540,7 +700,7 @@ impl<'w> Play<'w> {
         };
         let jemalloc = self.world.heap == Heap::Jemalloc;
         let heap = live + kept + if jemalloc { lost } else { 0.0 } + 2e6;
-        let anonymous = heap + self.mapped + 3e6 + self.drift.abs();
+        let anonymous = heap + self.mapped + self.freed + 3e6 + self.drift.abs();
         let allocator = match self.world.heap {
             Heap::Jemalloc => Some(AllocatorMemory {
                 name: "jemalloc".to_owned(),
@@ -548,6 +708,7 @@ impl<'w> Play<'w> {
                 active_bytes: Some((taken + lost) as u64),
                 resident_bytes: Some((heap + taken - live) as u64),
                 metadata_bytes: Some(2_000_000),
+                muzzy_bytes: Some(self.freed as u64),
                 ..AllocatorMemory::default()
             }),
             Heap::Glibc => Some(AllocatorMemory {
@@ -560,7 +721,11 @@ impl<'w> Play<'w> {
             Heap::Silent => None,
         };
         let total = large * 64.0 + 4.0 * GIB;
-        let file = 9e6 * (self.now / self.length() * 20.0).min(1.0);
+        let file = 9e6 * (along * 20.0).min(1.0)
+            + match self.world.plant {
+                Plant::Dataset { part } => part * large * along.min(1.0),
+                _ => 0.0,
+            };
         let others = {
             let quiet = total * 0.2 + total * 0.01 * self.random.unit();
             match self.world.plant {
@@ -568,6 +733,7 @@ impl<'w> Play<'w> {
                     let progress = ((self.now / self.length() - from) / over).clamp(0.0, 1.0);
                     quiet + (total * (1.0 - left) - quiet - anonymous).max(0.0) * progress
                 }
+                Plant::Children => quiet + self.children(total - quiet - anonymous),
                 _ => quiet,
             }
         };
@@ -575,7 +741,11 @@ impl<'w> Play<'w> {
             Plant::CardLeak { own, .. } => (self.card, own),
             _ => (0.0, true),
         };
-        let on_card = 5e8 + large * 0.01 * self.random.unit() + own;
+        let uncounted = match self.world.plant {
+            Plant::CardUncounted { part } => self.card_held * (1.0 + part),
+            _ => self.card_held,
+        };
+        let on_card = 5e8 + large * 0.01 * self.random.unit() + own + uncounted;
         let device = DeviceMemory {
             device: 0,
             total_bytes: (large * 1000.0) as u64 + (1 << 40),
@@ -583,10 +753,7 @@ impl<'w> Play<'w> {
             own_bytes: is_own.then_some(on_card as u64),
             ..DeviceMemory::default()
         };
-        let limit = match self.world.plant {
-            Plant::Ceiling { jobs } => Some(jobs * large * (1.0 + self.world.noise)),
-            _ => None,
-        };
+        let limit = self.limit();
         let idle = self.busy < self.world.workers && self.started < self.world.jobs && self.now > 0.0;
         let sample = Sample {
             time: (self.now * 1e9) as u64,
@@ -603,6 +770,22 @@ impl<'w> Play<'w> {
                 ..MachineMemory::default()
             }),
             devices: vec![device],
+            others: matches!(self.world.plant, Plant::Children).then(|| Others {
+                resident_bytes: others as u64,
+                children_bytes: self.children(total * 0.79 - anonymous) as u64,
+                ..Others::default()
+            }),
+            group: matches!(self.world.plant, Plant::PageCache).then(|| {
+                // The group has little beyond what is anonymous; the rest fills with pages of files that were used lately.
+                let limit = large * 24.0 + GIB;
+                let files = (limit * 0.93 - anonymous).max(0.0) * (along * 2.0).min(1.0);
+                GroupMemory {
+                    limit_bytes: limit as u64,
+                    used_bytes: (anonymous + files) as u64,
+                    anonymous_bytes: Some(anonymous as u64),
+                    ..GroupMemory::default()
+                }
+            }),
             ledger_limit: limit.map(|limit| limit as u64),
             waiting_for_memory: Some(u64::from(limit.is_some() && idle)),
             ..Sample::default()
