@@ -201,7 +201,11 @@ const QUEUE_MIN: f64 = 4.0;
 
 /// The ledger is full, of what rests: a backlog or stuck charges have come to the limit, and grow no more because nothing can.
 fn full(view: &View<'_>, stuck: &[&Rest]) -> Option<Finding> {
-    let last = last_part(&view.series.moments);
+    // When nothing new is begun any more, nobody waits, and what is left only shrinks.
+    let begun = view.series.last_begun.unwrap_or(u64::MAX);
+    let made = view.series.moments.partition_point(|m| m.time <= begun);
+    // Where everything stands still nothing is begun either, and they wait.
+    let last = last_part(if stands_still(view) { &view.series.moments } else { &view.series.moments[..made] });
     let waits = last.iter().filter(|m| waits_for_memory(m)).count() as f64;
     if waits < FULL * last.len() as f64 {
         return None;

@@ -29,7 +29,7 @@ const UNCLEAR: f64 = 0.7;
 /// Growth in the last part of a run is a beginning, or speeds up, if it is so many times what it was in a stretch of the same length before.
 const FASTER: f64 = 1.25;
 /// The parts of a run that are looked at by themselves, at its end.
-const LAST_PARTS: [usize; 2] = [2, 3];
+const LAST_PARTS: [usize; 3] = [2, 3, 4];
 /// Of a quantity that swings, the range moves up by at least this part of its width, from each quarter of the run to the next.
 const MOVES: f64 = 0.25;
 /// It slows if the last quarter's rise is less than this part of the one before, or both together than this part of two like the first.
