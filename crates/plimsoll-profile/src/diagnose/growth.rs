@@ -118,6 +118,11 @@ fn is_touched(view: &View<'_>, trend: &Trend) -> bool {
     third < LARGE_POINTS || trend.growth < LARGE * view.scale || rise >= TOUCHED * trend.growth * 2.0 / 3.0
 }
 
+/// Whether what the allocator has handed out grows, and what is touched does not.
+pub(super) fn only_addresses_grow(view: &View<'_>) -> bool {
+    worth_a_word(view, view.trend_of_unaccounted()).is_some_and(|trend| !is_touched(view, &trend))
+}
+
 /// The quantile that is the upper edge of what is touched.
 const EDGE: f64 = 0.98;
 /// A growth of this part of what is usually resident is large, and so many points have an edge.

@@ -171,6 +171,10 @@ pub(super) fn excesses(fit: &Fit) -> Vec<Excess> {
 
 /// Jobs hold more than they declare: what is unaccounted for comes with them and goes with them.
 pub(super) fn uncounted(view: &View<'_>) -> Option<Finding> {
+    // Addresses that are asked for by job after job and never touched come with the jobs, too.
+    if super::growth::only_addresses_grow(view) {
+        return None;
+    }
     let tells = view.series.moments.iter().any(|m| m.sample.allocator.is_some());
     if tells && let Some(found) = uncounted_by(view.fit.as_ref()?, OFF, view.growth_floor()) {
         return Some(found);
