@@ -225,8 +225,12 @@ mod tests {
         };
         look(&[]);
         let text = get(exporter.address(), "/metrics");
-        for name in ["drift_alarms_total{space=\"host\"} 0", "granted_total 1", "refused_total 0", "withdrawn_total 0"] {
-            assert!(text.lines().any(|line| line == format!("plimsoll_{name}")), "{name} is there from the start: {text}");
+        for name in ["drift_alarms_total{space=\"host\"} 0", "granted_total 1", "refused_total 0", "withdrawn_total 0"]
+        {
+            assert!(
+                text.lines().any(|line| line == format!("plimsoll_{name}")),
+                "{name} is there from the start: {text}"
+            );
         }
         look(&[("host".to_owned(), crate::reconcile::Alarm::Beyond(Bytes(1)))]);
         let text = get(exporter.address(), "/metrics");

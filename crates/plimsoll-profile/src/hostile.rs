@@ -56,7 +56,8 @@ fn read(text: &[u8]) {
 #[test]
 fn traces_with_any_numbers_and_lines_are_read_or_refused() {
     let mut dice = Dice(0x9e37_79b9);
-    let extremes = ["0", "1", "-1", "18446744073709551615", "9223372036854775807", "-9223372036854775808", "4611686018427387904"];
+    let extremes =
+        ["0", "1", "-1", "18446744073709551615", "9223372036854775807", "-9223372036854775808", "4611686018427387904"];
     for _ in 0..4000 {
         let mut lines: Vec<String> = TRACE.lines().map(str::to_owned).collect();
         for _ in 0..=dice.below(4) {

@@ -21,10 +21,10 @@ mod accept;
 pub mod diagnose;
 #[cfg(feature = "prometheus")]
 pub mod exporter;
-#[cfg(test)]
-mod hostile;
 #[cfg(feature = "heap-profiles")]
 pub mod heap;
+#[cfg(test)]
+mod hostile;
 #[cfg(unix)]
 pub mod live;
 pub mod perfetto;

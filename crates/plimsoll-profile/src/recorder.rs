@@ -352,7 +352,10 @@ fn set_aside(path: &Path) -> io::Result<Option<PathBuf>> {
         Err(error) => return Err(error),
     };
     if !there.is_file() {
-        return refuse(io::ErrorKind::InvalidInput, "there is something that is no file; name a file for the recording");
+        return refuse(
+            io::ErrorKind::InvalidInput,
+            "there is something that is no file; name a file for the recording",
+        );
     }
     let mut start = Vec::new();
     File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;

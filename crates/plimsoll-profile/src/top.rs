@@ -349,7 +349,13 @@ mod tests {
             let screen = terminal.backend().to_string();
             assert!(!screen.contains('\u{1b}'));
             if width == 80 {
-                for word in ["leak: 5.00 MiB a job", "unaccounted", "left on the machine", "alarm: host: odd", "admission is paused"] {
+                for word in [
+                    "leak: 5.00 MiB a job",
+                    "unaccounted",
+                    "left on the machine",
+                    "alarm: host: odd",
+                    "admission is paused",
+                ] {
                     assert!(screen.contains(word), "{word}:\n{screen}");
                 }
             }

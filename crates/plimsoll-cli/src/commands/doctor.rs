@@ -179,7 +179,8 @@ impl Page {
             rows.add("swap", format!("{}, {} free", bytes(memory.swap_bytes), bytes(memory.swap_free_bytes)));
         }
         for (index, Room { limit, total }) in self.lines.iter().enumerate() {
-            let others = if limit.bytes < *total { format!(" (of {total}; others have the rest)") } else { String::new() };
+            let others =
+                if limit.bytes < *total { format!(" (of {total}; others have the rest)") } else { String::new() };
             let binds = if index == 0 { ": this one binds" } else { "" };
             let text = format!("{} {}{others}{binds}", limit.bytes, limit.source);
             rows.add(if index == 0 { "limits" } else { "" }, text);

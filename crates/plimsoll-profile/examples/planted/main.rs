@@ -99,5 +99,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn programs() -> impl Iterator<Item = &'static Program> {
-    healthy::PROGRAMS.iter().chain(faults::PROGRAMS).chain(outside::PROGRAMS).chain(strangers::PROGRAMS).chain(later::PROGRAMS)
+    healthy::PROGRAMS
+        .iter()
+        .chain(faults::PROGRAMS)
+        .chain(outside::PROGRAMS)
+        .chain(strangers::PROGRAMS)
+        .chain(later::PROGRAMS)
 }

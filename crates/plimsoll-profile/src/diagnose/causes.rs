@@ -130,9 +130,10 @@ fn ceiling(view: &View<'_>) -> Option<Finding> {
     // What is held must turn over: jobs end, or run. Where nothing does, more memory helps nobody for long.
     let last = last_part(&view.series.moments);
     let turns_over = last.iter().any(|m| !m.running.is_empty())
-        || last.first().zip(last.last()).is_some_and(|(from, to)| {
-            to.jobs_done > from.jobs_done || to.reservations_done > from.reservations_done
-        });
+        || last
+            .first()
+            .zip(last.last())
+            .is_some_and(|(from, to)| to.jobs_done > from.jobs_done || to.reservations_done > from.reservations_done);
     if waits.max(at_line).max(at_end) < CEILING_SHARE || !turns_over || growth::stands_still(view) {
         return None;
     }

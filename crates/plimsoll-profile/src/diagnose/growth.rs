@@ -5,8 +5,8 @@ use plimsoll::Bytes;
 use super::books::{Moment, Rest, RestKind, Series};
 use super::causes::last_part;
 use super::statistics::{self, Trend, median, quantile};
-use crate::plain::plain;
 use super::{Finding, Rate, UNTOUCHED_ASIDE, Verdict, View, live, signed, truth, unaccounted};
+use crate::plain::plain;
 
 /// A growth that is certain, goes on, and comes to something.
 fn worth_a_word(view: &View<'_>, trend: Option<Trend>) -> Option<Trend> {
@@ -39,8 +39,7 @@ pub(super) fn leak(view: &View<'_>) -> Option<Finding> {
     // What begins late is judged against what was there before, not against the whole run.
     let trend = steadily.or_else(|| worth_a_word(view, view.late_trend_of(view.left_over())));
     let by_jobs = trend.filter(|trend| is_touched(view, trend)).map(|trend| (trend, view.per));
-    let (trend, per) =
-        by_jobs.or_else(|| Some((worth_a_word(view, view.idle_trend_of(unaccounted))?, "second")))?;
+    let (trend, per) = by_jobs.or_else(|| Some((worth_a_word(view, view.idle_trend_of(unaccounted))?, "second")))?;
     let what = "memory that the ledger does not count";
     let rate = Rate { per, ..view.rate(trend.slope) };
     let last = view.series.moments.last()?;

@@ -214,7 +214,8 @@ pub fn moving_up(points: &[(f64, f64)]) -> Option<Trend> {
     };
     let (first, second, third) = (rise(0), rise(1), rise(2));
     let least = second.0.min(third.0);
-    let slows = third.1 < SLOWED_BY_QUARTERS[0] * second.1 || second.1 + third.1 < 2.0 * SLOWED_BY_QUARTERS[1] * first.1;
+    let slows =
+        third.1 < SLOWED_BY_QUARTERS[0] * second.1 || second.1 + third.1 < 2.0 * SLOWED_BY_QUARTERS[1] * first.1;
     if least <= MOVES * width || least <= 0.0 || slows {
         return None;
     }
@@ -250,7 +251,9 @@ fn slowing_all_along(points: &[(f64, f64)], steady: &[(f64, f64)], whole: &Slope
     let first: Vec<(f64, f64)> = points.iter().copied().filter(|(x, _)| *x < from).collect();
     let rate = |bins: &[(f64, f64)]| slope(bins, Z_LATE).map(|slope| slope.value);
     let (early, late) = steady.split_at(steady.len() / 2);
-    let (Some(first), Some(early), Some(late)) = (rate(&binned(&first, q)), rate(early), rate(late)) else { return false };
+    let (Some(first), Some(early), Some(late)) = (rate(&binned(&first, q)), rate(early), rate(late)) else {
+        return false;
+    };
     let by = if whole.low < UNCLEAR * whole.value { 1.0 } else { SLOWING[1] };
     first > SLOWING[0] * early && early > by * late
 }
@@ -373,7 +376,11 @@ mod tests {
         }
         assert!(count(late, &|x| (x * 6.0).exp() / 6_f64.exp()) >= 19, "speeding up");
         assert_eq!(count(moving_up, &|x| x + wave(x)), 20, "beneath a wave");
-        assert_eq!(count(moving_up, &|x| [0.4, 0.65, 0.9].iter().filter(|at| x > **at).count() as f64), 20, "three steps");
+        assert_eq!(
+            count(moving_up, &|x| [0.4, 0.65, 0.9].iter().filter(|at| x > **at).count() as f64),
+            20,
+            "three steps"
+        );
         for healthy in [
             &(|_| 0.0) as &dyn Fn(f64) -> f64,
             &wave,
@@ -385,7 +392,11 @@ mod tests {
             &|x: f64| (1.0 + 40.0 * x).ln(),
             &|x: f64| 1.0 - x,
         ] {
-            assert!(count(late, healthy) <= 1 && count(moving_up, healthy) <= 1, "{:?}", (count(late, healthy), count(moving_up, healthy)));
+            assert!(
+                count(late, healthy) <= 1 && count(moving_up, healthy) <= 1,
+                "{:?}",
+                (count(late, healthy), count(moving_up, healthy))
+            );
         }
     }
 

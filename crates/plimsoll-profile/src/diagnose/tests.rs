@@ -41,7 +41,10 @@ const KINDS: [Kind; 40] = [
     ("stepped leak", Verdict::Leak, |r| Plant::Stepped { part: r.scaled(0.3, 4.0), at: r.between(0.33, 0.44) }),
     ("leak beneath a wave", Verdict::Leak, |r| Plant::Wave { part: r.scaled(1.0, 10.0), swing: r.between(0.1, 0.25) }),
     ("idle leak", Verdict::Leak, |r| Plant::IdleLeak { part: r.scaled(0.5, 10.0) }),
-    ("full backlog", Verdict::Backlog, |r| Plant::FullBacklog { factor: r.between(2.0, 4.0), jobs: r.between(10.0, 16.0) }),
+    ("full backlog", Verdict::Backlog, |r| Plant::FullBacklog {
+        factor: r.between(2.0, 4.0),
+        jobs: r.between(10.0, 16.0),
+    }),
     ("full of stuck charges", Verdict::StuckCharge, |r| Plant::FullOfStuck { part: r.scaled(0.05, 0.6) }),
     ("short on the card", Verdict::Uncounted, |r| Plant::CardUncounted { part: r.scaled(0.1, 0.5) }),
     ("short on the card by half", Verdict::Uncounted, |r| Plant::CardUncounted { part: r.between(0.5, 1.5) }),
@@ -241,7 +244,8 @@ fn a_trace_of_events_alone_is_judged_by_what_it_has() {
 fn a_kill_in_the_control_group_is_told() {
     let mut told = Told::default();
     (0..100).for_each(|job| told.job(job, 10 + job * 10));
-    let kills = |oom_kills| crate::sample::groups::GroupMemory { limit_bytes: 1 << 30, oom_kills, ..Default::default() };
+    let kills =
+        |oom_kills| crate::sample::groups::GroupMemory { limit_bytes: 1 << 30, oom_kills, ..Default::default() };
     let mut series = told.books.unwrap().series();
     let last = series.moments.len() - 1;
     series.moments[0].sample.group = Some(kills(3));

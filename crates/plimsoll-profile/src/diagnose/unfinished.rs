@@ -22,7 +22,9 @@ fn killed_in_group(series: &Series) -> Option<Finding> {
         verdict: Verdict::Unfinished,
         bytes: 0,
         rate: None,
-        headline: format!("the kernel has killed {killed} processes of its control group for want of memory while it ran"),
+        headline: format!(
+            "the kernel has killed {killed} processes of its control group for want of memory while it ran"
+        ),
         evidence: vec![format!("the control group has {}", Bytes(limit))],
         next_step: "look at what else is in the group, and lower the line so that all of it fits".to_owned(),
     })

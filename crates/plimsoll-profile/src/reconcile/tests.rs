@@ -227,7 +227,8 @@ fn what_cannot_be_given_back_is_seldom_asked_for() {
             ..sample(400 * MIB, 0, kept.hoard.read())
         };
         let stubborn = Stubborn(300);
-        let change = kept.keeper.follow(&sample, &kept.ledger.snapshot(), Some(&stubborn), || Some(process(400 * MIB, 0)));
+        let change =
+            kept.keeper.follow(&sample, &kept.ledger.snapshot(), Some(&stubborn), || Some(process(400 * MIB, 0)));
         purges += u32::from(change.purged);
     }
     assert!((5..12).contains(&purges), "{purges}");

@@ -138,12 +138,8 @@ mod tests {
     fn names_are_no_commands_to_a_terminal() {
         let odd = || "\u{1b}]0;x".to_owned();
         let holder = MarkHolder { who: odd(), stage: Some(odd()), at: Some(odd()), ..MarkHolder::default() };
-        let mark = Mark {
-            classes: vec![(odd(), odd(), 1)],
-            holders: vec![holder],
-            waiters: vec![odd()],
-            ..Mark::default()
-        };
+        let mark =
+            Mark { classes: vec![(odd(), odd(), 1)], holders: vec![holder], waiters: vec![odd()], ..Mark::default() };
         assert!(!mark.in_words().contains('\u{1b}'), "{}", mark.in_words());
     }
 }

@@ -134,9 +134,8 @@ impl Recording {
             let mut lines = piece.lines().peekable();
             told.time = piece.lines().find_map(time_of).unwrap_or(told.time).max(told.time);
             if lines.next_if(|line| line.starts_with(HOLDS_ALL)).is_some() {
-                let carried: Vec<Holds> = std::iter::from_fn(|| lines.next_if(|line| is_carried(line)))
-                    .filter_map(carried)
-                    .collect();
+                let carried: Vec<Holds> =
+                    std::iter::from_fn(|| lines.next_if(|line| is_carried(line))).filter_map(carried).collect();
                 told.begin(&carried, &mut text);
             }
             for line in lines.filter(|line| !is_carried(line)) {
@@ -245,10 +244,8 @@ struct Told {
 impl Told {
     /// A piece begins: what is held now, however it came about.
     fn begin(&mut self, carried: &[Holds], text: &mut String) {
-        let now: BTreeMap<(u64, bool, &str, &str), i64> = carried
-            .iter()
-            .map(|holds| ((holds.id, holds.is_job, &*holds.class, &*holds.space), holds.bytes))
-            .collect();
+        let now: BTreeMap<(u64, bool, &str, &str), i64> =
+            carried.iter().map(|holds| ((holds.id, holds.is_job, &*holds.class, &*holds.space), holds.bytes)).collect();
         // What went meanwhile.
         for ((id, is_job), (who, held)) in self.held.clone() {
             for ((class, space), bytes) in held {
@@ -287,12 +284,14 @@ impl Told {
             (None, who) => who.map(|who| (who, false)),
         };
         if value["event"] == "changed"
-            && let (Some((who, is_job)), Some(class), Some(space)) = (owner, value["class"].as_str(), value["space"].as_str())
+            && let (Some((who, is_job)), Some(class), Some(space)) =
+                (owner, value["class"].as_str(), value["space"].as_str())
             && let (Some(id), Some(delta)) = (value["id"].as_u64(), value["delta"].as_i64())
         {
             let key = (class.to_owned(), space.to_owned());
             let has = self.held.get(&(id, is_job)).and_then(|(_, held)| held.get(&key)).copied().unwrap_or(0);
-            let among_others = self.held.get(&(OTHERS, false)).and_then(|(_, held)| held.get(&key)).copied().unwrap_or(0);
+            let among_others =
+                self.held.get(&(OTHERS, false)).and_then(|(_, held)| held.get(&key)).copied().unwrap_or(0);
             // What it returns and was not told to have was in the sum of the small ones.
             let from_others = delta.saturating_add(has).saturating_neg().clamp(0, among_others);
             if from_others > 0 {

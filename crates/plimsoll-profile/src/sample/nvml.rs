@@ -133,7 +133,8 @@ mod tests {
     use super::*;
 
     fn cards(names: &[&str]) -> Vec<Card> {
-        let card = |(number, name): (usize, &&str)| Card { uuid: format!("GPU-{number}abc-def"), name: (*name).to_owned() };
+        let card =
+            |(number, name): (usize, &&str)| Card { uuid: format!("GPU-{number}abc-def"), name: (*name).to_owned() };
         names.iter().enumerate().map(card).collect()
     }
 

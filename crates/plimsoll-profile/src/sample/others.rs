@@ -66,8 +66,7 @@ impl OthersReader {
         system.refresh_cpu_usage();
         let own = Pid::from_u32(std::process::id());
         let others = || system.processes().iter().filter(|(id, _)| **id != own);
-        let parents: HashMap<Pid, Pid> =
-            others().filter_map(|(id, process)| Some((*id, process.parent()?))).collect();
+        let parents: HashMap<Pid, Pid> = others().filter_map(|(id, process)| Some((*id, process.parent()?))).collect();
         let is_child = |id: &Pid| descends(*id, own, &parents);
         let largest = others().filter(|(id, _)| !is_child(id)).max_by_key(|(_, process)| process.memory());
         Some(Others {

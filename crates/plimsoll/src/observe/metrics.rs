@@ -44,8 +44,16 @@ impl Metrics {
         describe_gauge!("plimsoll_limit_slots", Unit::Count, "a number of slots that was set at run time");
         describe_counter!("plimsoll_retired_bytes_total", Unit::Bytes, "bytes that were lost with their device");
         describe_counter!("plimsoll_forced_total", Unit::Count, "jobs that were admitted alone, above a limit");
-        describe_counter!("plimsoll_overdrawn_total", Unit::Count, "reservations that were grown beyond what was declared");
-        describe_counter!("plimsoll_outlived_total", Unit::Count, "jobs that ended with more held than they had declared");
+        describe_counter!(
+            "plimsoll_overdrawn_total",
+            Unit::Count,
+            "reservations that were grown beyond what was declared"
+        );
+        describe_counter!(
+            "plimsoll_outlived_total",
+            Unit::Count,
+            "jobs that ended with more held than they had declared"
+        );
         describe_gauge!("plimsoll_reaping_bytes", Unit::Bytes, "bytes handed to the reaper and not gone yet");
         describe_counter!("plimsoll_reaped_total", Unit::Count, "buffers that the reaper has freed");
         describe_counter!("plimsoll_reap_panics_total", Unit::Count, "buffers whose destructor panicked in the reaper");
