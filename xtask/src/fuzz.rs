@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz`: libFuzzer over traces of the ledger's state machine, each compared with the oracle, and over the readers of
-//! files, which may neither panic nor take more than a file's size.
+//! files, which may neither panic nor make more of a file than what is said for its size.
 //!
 //! The target lies where cargo-fuzz looks for it (`fuzz/`). Neither cargo-fuzz nor a nightly compiler is needed: without a
 //! sanitizer, which safe code does not need, the instrumentation is a matter of stable flags.

@@ -36,7 +36,7 @@ fn main() {
                     CurveGroup::G1,
                     log_size,
                     threads,
-                    |b, s, r| cpu.msm_g1(b, s, r).unwrap(),
+                    |b, s, r| cpu.msm_g1_mut(b, &mut s.to_vec(), r).unwrap(),
                     pippenger_g1,
                 );
                 msm::<G2Affine>(
@@ -44,7 +44,7 @@ fn main() {
                     CurveGroup::G2,
                     log_size,
                     threads,
-                    |b, s, r| cpu.msm_g2(b, s, r).unwrap(),
+                    |b, s, r| cpu.msm_g2_mut(b, &mut s.to_vec(), r).unwrap(),
                     pippenger_g2,
                 );
             });
@@ -84,7 +84,7 @@ fn transforms(cpu: &Cpu, log_size: u32, threads: usize) {
     let domain = Domain::with_log_size(log_size).expect("a supported size");
     let n = domain.size();
     let mut data: Vec<Scalar> = (0..n).map(|_| Scalar::random(&mut rng)).collect();
-    let mut reservation = scratch(cpu.ntt_scratch_bytes(n, threads));
+    let mut reservation = scratch(cpu.ntt_scratch_bytes(n, threads).max(cpu.quotient_scratch_bytes(n, threads)));
     for transform in [Transform::Forward, Transform::CosetInverse] {
         let ns = median_ns(n, || cpu.ntt(&domain, &mut data, transform, &mut reservation).unwrap());
         println!("ntt {transform:?} 2^{log_size}, {threads} threads: {ns:.1} ns an element");

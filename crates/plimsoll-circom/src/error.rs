@@ -112,6 +112,12 @@ pub enum ReadError {
     /// The caller said so.
     #[error("stopped")]
     Stopped,
+    /// The caller has no room for what it takes.
+    #[error("it takes {bytes} bytes more than there is room for")]
+    NoRoom {
+        /// What is missing.
+        bytes: u64,
+    },
     /// A witness does not begin with the constant one.
     #[error("its first value is not one, so it is not a witness")]
     NoOne,

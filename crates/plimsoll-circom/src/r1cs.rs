@@ -106,6 +106,19 @@ impl<'a> R1csFile<'a> {
         self.constraints.len() / TERM_BYTES
     }
 
+    /// How many terms each of the matrices has, found by going through all constraints.
+    ///
+    /// # Errors
+    /// As [`R1csFile::for_each_term`].
+    pub fn term_counts(&self) -> Result<[usize; 3], ReadError> {
+        let mut counts = [0; 3];
+        self.for_each_term::<ReadError>(|matrix, _, _, _| {
+            counts[matrix] += 1;
+            Ok(())
+        })?;
+        Ok(counts)
+    }
+
     /// The signal, by its number in the `.sym` file, that a wire carries.
     pub fn label(&self, wire: u32) -> Option<u64> {
         let labels = self.labels.clone().filter(|labels| labels.len() / 8 > wire as usize)?;

@@ -1,5 +1,6 @@
 //! `.sym`: the names of signals, one a line: `label,wire,component,name`. The wire is −1 for one that was simplified away.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead};
 
 /// The longest line that is looked at; a name of a deep hierarchy takes a few hundred bytes.
@@ -12,6 +13,11 @@ const LINE_BYTES_MAX: u64 = 1 << 16;
 /// What the reader reports, and a line that is too long.
 pub fn names<R: BufRead>(mut reader: R, wires: &[u32]) -> io::Result<Vec<Option<String>>> {
     let mut found = vec![None; wires.len()];
+    // The places that wait for each wire's name: of however many, a line is looked up once.
+    let mut wanted: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (place, wire) in wires.iter().enumerate() {
+        wanted.entry(*wire).or_default().push(place);
+    }
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -26,10 +32,10 @@ pub fn names<R: BufRead>(mut reader: R, wires: &[u32]) -> io::Result<Vec<Option<
         let mut fields = text.trim_end().splitn(4, ',').skip(1);
         let (Some(wire), _, Some(name)) = (fields.next(), fields.next(), fields.next()) else { continue };
         let Ok(wire) = wire.parse::<u32>() else { continue };
-        for (place, _) in found.iter_mut().zip(wires).filter(|(place, wanted)| place.is_none() && **wanted == wire) {
-            *place = Some(printable(name));
+        for place in wanted.remove(&wire).into_iter().flatten() {
+            found[place] = Some(printable(name));
         }
-        if found.iter().all(Option::is_some) {
+        if wanted.is_empty() {
             return Ok(found);
         }
     }

@@ -37,7 +37,7 @@ mod stream;
 pub use digest::KeyDigest;
 pub use load::{KeyPlan, OnChecked, check_subgroups};
 pub use order::RootRatio;
-pub use shape::ShapeReadError;
+pub use shape::{Pay, ShapeReadError};
 pub use stream::ZkeyStream;
 
 /// Bytes of a coefficient: matrix, constraint, signal, value.

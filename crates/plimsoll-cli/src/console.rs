@@ -33,9 +33,16 @@ pub fn is_terminal() -> bool {
     io::IsTerminal::is_terminal(&io::stderr())
 }
 
-/// Tells a person something on the way. Nobody to tell it to is no failure.
+/// Tells a person something on the way. Nobody to tell it to is no failure. Names in it may be anybody's: nothing in them steers the
+/// terminal.
 pub fn note(style: Style, word: &str, text: impl Display) {
+    let text = printable(&text.to_string());
     let _ = writeln!(anstream::stderr().lock(), "{style}{word}{style:#}: {text}");
+}
+
+/// The text, with characters that steer a terminal told apart; lines and tables stay.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
 /// Tells of something that works, but not as it should.
@@ -124,6 +131,11 @@ impl Display for Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_does_not_steer_the_terminal() {
+        assert_eq!(printable("a\x1b[2J.wtns: wrong\n\tb\r"), "a\u{fffd}[2J.wtns: wrong\n\tb\u{fffd}");
+    }
 
     #[test]
     fn rows_are_aligned() {

@@ -22,7 +22,7 @@ use crate::signals::Interrupt;
 
 /// Proofs verified in one check before they are written.
 pub(crate) const VERIFY_TOGETHER: usize = 64;
-/// Results that may wait for an earlier one, beyond those being worked on. A result is half a KiB.
+/// Results that may wait for an earlier one, beyond those being worked on. A result is less than a KiB.
 pub(crate) const RESULTS_WAITING_MAX: usize = 64;
 
 /// Why a file was not proved.

@@ -55,6 +55,12 @@ impl Interrupt {
         self.signal().is_some()
     }
 
+    /// As if a signal had come.
+    #[cfg(test)]
+    pub(crate) fn come(&self) {
+        self.signal.store(SIGINT as usize, Ordering::Relaxed);
+    }
+
     /// What the command reports when it stopped.
     pub fn failure(&self) -> Failure {
         Failure::new(Exit::Interrupted(self.signal().unwrap_or(SIGINT)), "interrupted; nothing was written")

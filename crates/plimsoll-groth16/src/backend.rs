@@ -202,6 +202,53 @@ pub trait Backend: Send + Sync + fmt::Debug {
         self.mul_sub_scale(a, b, c, factor)
     }
 
+    /// How many vectors the prover hands in for the quotient: 3 for [`Backend::quotient_on_coset`]; 2 where it is to call
+    /// [`Backend::product_on_coset`] and, with c in the place of b, [`Backend::subtract_on_coset`], which takes a vector less of memory.
+    fn quotient_vectors(&self) -> usize {
+        3
+    }
+
+    /// From the evaluations of a and b on the domain, makes those of a·b on the coset, in `a`. The contents of `b` are used up.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::LengthMismatch`] when a vector is not as long as the domain; scratch too small.
+    fn product_on_coset(
+        &self,
+        domain: &Domain,
+        a: &mut [Scalar],
+        b: &mut [Scalar],
+        scratch: &mut Reservation,
+    ) -> Result<(), BackendError> {
+        for vector in [&mut *a, &mut *b] {
+            self.ntt(domain, vector, Transform::Inverse, scratch)?;
+            self.ntt(domain, vector, Transform::CosetForward, scratch)?;
+        }
+        for_each_element(a, |i, a| *a *= b[i]);
+        Ok(())
+    }
+
+    /// From the evaluations of c on the domain, and those of a·b on the coset in `a`, makes those of (a·b − c) · `factor` on the coset,
+    /// in `a`. The contents of `c` are used up.
+    ///
+    /// # Errors
+    ///
+    /// As [`Backend::product_on_coset`].
+    fn subtract_on_coset(
+        &self,
+        domain: &Domain,
+        a: &mut [Scalar],
+        c: &mut [Scalar],
+        factor: &Scalar,
+        scratch: &mut Reservation,
+    ) -> Result<(), BackendError> {
+        require_same_length("quotient", domain.size(), a.len())?;
+        self.ntt(domain, c, Transform::Inverse, scratch)?;
+        self.ntt(domain, c, Transform::CosetForward, scratch)?;
+        for_each_element(a, |i, a| *a = (*a - c[i]) * factor);
+        Ok(())
+    }
+
     /// `a[i] = (a[i]·b[i] − c[i]) · factor`.
     ///
     /// # Errors
@@ -228,6 +275,47 @@ pub trait Backend: Send + Sync + fmt::Debug {
         scalars: &[Scalar],
         scratch: &mut Reservation,
     ) -> Result<G2Projective, BackendError>;
+
+    /// [`Backend::msm_g1`] of scalars that nobody else looks at meanwhile: they may have another form while it runs, which saves a
+    /// copy of them, and are as they were when it returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Backend::msm_g1`].
+    fn msm_g1_mut(
+        &self,
+        bases: &[G1Affine],
+        scalars: &mut [Scalar],
+        scratch: &mut Reservation,
+    ) -> Result<G1Projective, BackendError> {
+        self.msm_g1(bases, scalars, scratch)
+    }
+
+    /// [`Backend::msm_g2`] of scalars that nobody else looks at meanwhile, as [`Backend::msm_g1_mut`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Backend::msm_g1`].
+    fn msm_g2_mut(
+        &self,
+        bases: &[G2Affine],
+        scalars: &mut [Scalar],
+        scratch: &mut Reservation,
+    ) -> Result<G2Projective, BackendError> {
+        self.msm_g2(bases, scalars, scratch)
+    }
+}
+
+/// Calls `f` with each element and its index, on the threads of the current pool.
+fn for_each_element(data: &mut [Scalar], f: impl Fn(usize, &mut Scalar) + Sync) {
+    /// Elements that are worth a task.
+    const GRAIN: usize = 1 << 12;
+    let chunk_len = data.len().div_ceil(4 * plimsoll::pool::current_threads()).max(GRAIN);
+    plimsoll::pool::for_each_chunk(data, chunk_len, |offset, chunk| {
+        for (i, value) in chunk.iter_mut().enumerate() {
+            f(offset + i, value);
+        }
+    });
 }
 
 /// Fails unless both lengths are the same.

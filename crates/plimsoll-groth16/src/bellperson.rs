@@ -72,6 +72,7 @@ use rand_core::{CryptoRng, RngCore};
 use crate::keys::{KeyMismatch, KeyReadError, VerifyingKey};
 use crate::prover::{Blinding, ProveError, Prover};
 use crate::r1cs::ShapeError;
+use crate::secret::SecretScalars;
 use crate::{PreparedVerifyingKey, Proof, VerifyError};
 
 mod engine;
@@ -182,9 +183,9 @@ where
     C: Circuit<Scalar> + Send + 'static,
     R: RngCore,
 {
-    let mut draw = || circuits.iter().map(|_| Scalar::random(&mut *rng)).collect::<Vec<_>>();
+    let mut draw = || SecretScalars(circuits.iter().map(|_| Scalar::random(&mut *rng)).collect());
     let (r, s) = (draw(), draw());
-    create_proof_batch(circuits, params, r, s)
+    prove_batch(circuits, params, &r, &s)
 }
 
 /// Proves one circuit.
@@ -224,6 +225,18 @@ pub fn create_proof_batch<C>(
 where
     C: Circuit<Scalar> + Send + 'static,
 {
+    prove_batch(circuits, params, &SecretScalars(r), &SecretScalars(s))
+}
+
+fn prove_batch<C>(
+    circuits: Vec<C>,
+    params: &Parameters,
+    SecretScalars(r): &SecretScalars,
+    SecretScalars(s): &SecretScalars,
+) -> Result<Vec<Proof>, BatchError>
+where
+    C: Circuit<Scalar> + Send + 'static,
+{
     if r.len() != circuits.len() || s.len() != circuits.len() {
         return Err(BatchError::Blinding { circuits: circuits.len(), r: r.len(), s: s.len() });
     }
@@ -237,7 +250,7 @@ where
             (prover, Work::Values(values))
         }
     };
-    let blindings = r.into_iter().zip(s).map(|(r, s)| Blinding::from_scalars(r, s));
+    let blindings = r.iter().zip(s).map(|(r, s)| Blinding::from_scalars(*r, *s));
     let works = std::iter::once(first).chain(circuits).zip(blindings);
     params.engine().require_room(&prover.profile(params.engine().pool().threads()))?;
     let begin = |prover: &Prover, grant: &mut Grant, (work, blinding): (Work<C>, Blinding)| {

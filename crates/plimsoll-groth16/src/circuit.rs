@@ -10,6 +10,7 @@ use blstrs::Scalar;
 
 use crate::domain::Domain;
 use crate::r1cs::{MatrixBuilder, R1cs, ShapeError};
+use crate::secret::SecretScalars;
 
 /// Collects the matrices of a circuit.
 pub(crate) struct ShapeBuilder {
@@ -129,6 +130,10 @@ pub(crate) struct WitnessCollector<'a> {
     inputs: &'a mut [Scalar],
     aux: &'a mut [Scalar],
     found: Counts,
+    /// Whether the circuit has given values without constraints, as it may to who only collects values.
+    in_bulk: bool,
+    /// What a circuit writes to that asks for more places than there are.
+    beyond: SecretScalars,
 }
 
 /// How many of each a synthesis made.
@@ -155,7 +160,13 @@ impl<'a> WitnessCollector<'a> {
     /// When there is no place for it.
     pub(crate) fn with_one(inputs: &'a mut [Scalar], aux: &'a mut [Scalar], one: Scalar) -> Self {
         inputs[0] = one;
-        Self { inputs, aux, found: Counts { inputs: 1, aux: 0, constraints: 0 } }
+        Self {
+            inputs,
+            aux,
+            found: Counts { inputs: 1, aux: 0, constraints: 0 },
+            in_bulk: false,
+            beyond: SecretScalars(Vec::new()),
+        }
     }
 
     /// What was synthesised, with the constraints that the shape adds for the inputs.
@@ -163,9 +174,32 @@ impl<'a> WitnessCollector<'a> {
         Counts { constraints: self.found.constraints + self.found.inputs, ..self.found }
     }
 
+    /// Whether this is what a circuit of that shape synthesises. One that gives values in bulk leaves the constraints out that are
+    /// between them.
+    pub(crate) fn has_shape(&self, expected: &Counts) -> bool {
+        let found = self.counts();
+        let same_values = (found.inputs, found.aux) == (expected.inputs, expected.aux);
+        same_values
+            && (found.constraints == expected.constraints || self.in_bulk && found.constraints < expected.constraints)
+    }
+
     /// Whether the circuit asked for more variables than its shape has.
     pub(crate) fn overflowed(&self) -> bool {
         self.found.inputs > self.inputs.len() || self.found.aux > self.aux.len()
+    }
+}
+
+/// The next so many places, for who fills them; `None`, and a count beyond them, if there are not as many.
+fn claim<'a>(places: &'a mut [Scalar], count: &mut usize, more: usize) -> Option<&'a mut [Scalar]> {
+    let range = *count..count.saturating_add(more);
+    *count = if range.end <= places.len() { range.end } else { places.len() + 1 };
+    places.get_mut(range)
+}
+
+/// Puts values in the next places.
+fn extend(places: &mut [Scalar], count: &mut usize, values: &[Scalar]) {
+    if let Some(places) = claim(places, count, values.len()) {
+        places.copy_from_slice(values);
     }
 }
 
@@ -231,6 +265,47 @@ impl ConstraintSystem<Scalar> for WitnessCollector<'_> {
 
     fn get_root(&mut self) -> &mut Self::Root {
         self
+    }
+
+    fn is_witness_generator(&self) -> bool {
+        true
+    }
+
+    fn extend_inputs(&mut self, values: &[Scalar]) {
+        self.in_bulk = true;
+        extend(self.inputs, &mut self.found.inputs, values);
+    }
+
+    fn extend_aux(&mut self, values: &[Scalar]) {
+        self.in_bulk = true;
+        extend(self.aux, &mut self.found.aux, values);
+    }
+
+    fn allocate_empty(&mut self, aux: usize, inputs: usize) -> (&mut [Scalar], &mut [Scalar]) {
+        self.in_bulk = true;
+        let (mut free_aux, mut free_inputs) =
+            (claim(self.aux, &mut self.found.aux, aux), claim(self.inputs, &mut self.found.inputs, inputs));
+        let missing = |places: &Option<&mut [Scalar]>, wanted| if places.is_some() { 0 } else { wanted };
+        let (aux, inputs) = (missing(&free_aux, aux), missing(&free_inputs, inputs));
+        self.beyond.0.resize(aux + inputs, Scalar::from(0));
+        let (beyond_aux, beyond_inputs) = self.beyond.0.split_at_mut(aux);
+        (free_aux.take().unwrap_or(beyond_aux), free_inputs.take().unwrap_or(beyond_inputs))
+    }
+
+    fn allocate_empty_inputs(&mut self, count: usize) -> &mut [Scalar] {
+        self.allocate_empty(0, count).1
+    }
+
+    fn allocate_empty_aux(&mut self, count: usize) -> &mut [Scalar] {
+        self.allocate_empty(count, 0).0
+    }
+
+    fn inputs_slice(&self) -> &[Scalar] {
+        &self.inputs[..self.found.inputs.min(self.inputs.len())]
+    }
+
+    fn aux_slice(&self) -> &[Scalar] {
+        &self.aux[..self.found.aux.min(self.aux.len())]
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | `aux` | the assignment, 32 bytes a variable | synthesise | b in G2 |
 //! | `shells` | a copy of the public inputs | synthesise | assemble |
-//! | `provers` | a, b, c on the domain, 32 bytes a point each | evaluate | b, c: quotient; a, which becomes the quotient: commit |
+//! | `provers` | a and b on the domain (c is made where b was), 32 bytes a point each; for devices, and backends that want it, c too | evaluate | b, c: quotient; a, which becomes the quotient: commit |
 //! | `scratch` | the circuit's own allocations in synthesise, the backend's after it | | within a stage |
 //! | `scratch` | a piece of a key that is not in memory | within commit and b in G2 | |
 //! | `srs`, `matrices` | the key, the circuit's shape | shared | [`ProvingKey::resident_bytes`], [`R1cs::resident_bytes`] |
@@ -14,6 +14,7 @@
 use blstrs::{G1Affine, G2Affine, Scalar};
 use plimsoll::{Bytes, Class, Demand, Profile, Space};
 
+use crate::PreparedVerifyingKey;
 use crate::backend::{Backend, CurveGroup};
 use crate::keys::HBasis;
 use crate::r1cs::R1cs;
@@ -50,6 +51,8 @@ pub struct Footprint {
     assignment: u64,
     shells: u64,
     domain: u64,
+    /// Vectors of the domain's size until the quotient is made.
+    vectors: u64,
     synthesis: u64,
     quotient: u64,
     commit: u64,
@@ -57,6 +60,8 @@ pub struct Footprint {
     /// What commit and b in G2 hold beside a multiplication's scratch: a piece of a streamed key.
     piece_g1: u64,
     piece_g2: u64,
+    /// What verifying the proof takes, where that is done in the last stage.
+    verification: u64,
 }
 
 impl Footprint {
@@ -72,6 +77,7 @@ impl Footprint {
             assignment: scalars(r1cs.variables()),
             shells: scalars(r1cs.inputs() - 1),
             domain: scalars(n),
+            vectors: backend.quotient_vectors() as u64,
             synthesis: SYNTHESIS_BYTES + SYNTHESIS_BYTES_PER_VARIABLE * r1cs.variables() as u64,
             quotient: backend.quotient_scratch_bytes(n, threads).max(backend.ntt_scratch_bytes(n, threads)),
             // h has n − 1 points or, in the other basis, n.
@@ -79,6 +85,7 @@ impl Footprint {
             b_g2: backend.msm_scratch_bytes(CurveGroup::G2, b, threads),
             piece_g1: 0,
             piece_g2: 0,
+            verification: 0,
         }
     }
 
@@ -117,6 +124,14 @@ impl Footprint {
     #[must_use]
     pub fn with_synthesis(mut self, bytes: Bytes) -> Self {
         self.synthesis = bytes.0;
+        self
+    }
+
+    /// The same where each proof is verified in the last stage, on so many threads.
+    #[must_use]
+    pub fn with_verification(mut self, threads: usize) -> Self {
+        let inputs = self.shells as usize / size_of::<Scalar>();
+        self.verification = PreparedVerifyingKey::verification_bytes(inputs, threads);
         self
     }
 
@@ -159,11 +174,11 @@ impl Footprint {
         let scratch = |demand: Demand, bytes: u64| demand.bytes(SCRATCH, Bytes(bytes));
         Profile::new()
             .stage(synthesise, scratch(witness.clone(), self.synthesis), witness.clone())
-            .stage(evaluate, provers(3), provers(3))
-            .stage(quotient, scratch(provers(3), self.quotient), provers(1))
+            .stage(evaluate, provers(self.vectors), provers(self.vectors))
+            .stage(quotient, scratch(provers(self.vectors), self.quotient), provers(1))
             .stage(commit, scratch(provers(1), self.commit_scratch().0), witness.clone())
             .stage(b_g2, scratch(witness.clone(), self.b_g2_scratch().0), shells.clone())
-            .stage(assemble, shells, Demand::new())
+            .stage(assemble, scratch(shells, self.verification), Demand::new())
     }
 
     /// The host's part of the profile of a proof that is made on a device, in the five stages of [`DEVICE_STAGES`].
@@ -177,7 +192,7 @@ impl Footprint {
             .stage(evaluate, evaluated.clone(), evaluated.clone())
             .stage(stage_in, evaluated, shells.clone())
             .stage(compute, shells.clone(), shells.clone())
-            .stage(assemble, shells, Demand::new())
+            .stage(assemble, shells.bytes(SCRATCH, Bytes(self.verification)), Demand::new())
     }
 }
 

@@ -3,8 +3,8 @@
 //! | step | makes | gives back |
 //! |---|---|---|
 //! | [`Prover::synthesise`], or [`Prover::assign`] for values from elsewhere | [`Witness`]: the assignment | |
-//! | [`Prover::evaluate`] | [`Evaluated`]: a, b, c on the domain | |
-//! | [`Prover::quotient`] | [`Quotient`]: h | b and c |
+//! | [`Prover::evaluate`] | [`Evaluated`]: a and b on the domain | |
+//! | [`Prover::quotient`] | [`Quotient`]: h | b, and c, which is made where b was |
 //! | [`Prover::commit`] | [`Committed`]: h, l, a and b in G1 | h |
 //! | [`Prover::b_g2`] | [`Openings`]: b in G2 | the assignment |
 //! | [`Prover::finish`], or [`Prover::assemble`] for who verifies elsewhere | [`Proved`] | |
@@ -228,6 +228,7 @@ impl Prover {
     #[must_use]
     pub fn with_verification(mut self) -> Self {
         self.verification.get_or_insert_with(|| Arc::new(PreparedVerifyingKey::new(&self.key.vk)));
+        self.footprint = OnceLock::new();
         self
     }
 
@@ -235,6 +236,7 @@ impl Prover {
     #[must_use]
     pub fn without_verification(mut self) -> Self {
         self.verification = None;
+        self.footprint = OnceLock::new();
         self
     }
 
@@ -286,6 +288,7 @@ impl Prover {
                 }
                 None => footprint,
             };
+            let footprint = if self.verification.is_some() { footprint.with_verification(threads) } else { footprint };
             match self.synthesis {
                 Some(bytes) => footprint.with_synthesis(bytes),
                 None => footprint,

@@ -93,6 +93,12 @@ pub enum ShapeError {
         /// How many there are.
         rows: usize,
     },
+    /// More different coefficients than were allowed ([`R1csBuilder::allow_coefficients`] only).
+    #[error("there are more than {most} different coefficients")]
+    TooManyCoefficients {
+        /// How many were allowed.
+        most: usize,
+    },
 }
 
 impl R1cs {
@@ -217,22 +223,30 @@ impl R1cs {
         });
     }
 
-    /// The products of all three matrices and the assignment, each as [`R1cs::evaluate`] makes it, for vectors of the domain's size that
-    /// are zero; and the first place where a·b is not c. Where the products are implied, c is a·b.
+    /// The products of A and B and the assignment, each as [`R1cs::evaluate`] makes it, for vectors of the domain's size that are zero;
+    /// and the first place where a·b is not c. Where `c` is given, it is filled likewise ([`R1cs::evaluate_products`] fills it later).
     ///
     /// One walk instead of four: the values that a constraint's three rows share are still in the cache, and so are its results when
     /// they are compared.
     ///
     /// # Panics
     /// When `assignment` is not [`R1cs::variables`] long, or a vector not as long as the domain.
-    pub(crate) fn evaluate_all(&self, assignment: &[Scalar], vectors: [&mut [Scalar]; 3]) -> Option<usize> {
+    pub(crate) fn evaluate_all(
+        &self,
+        assignment: &[Scalar],
+        [a, b]: [&mut [Scalar]; 2],
+        c: Option<&mut [Scalar]>,
+    ) -> Option<usize> {
         assert_eq!(assignment.len(), self.variables(), "an assignment has a value for each variable");
         let n = self.domain.size();
-        assert!(vectors.iter().all(|vector| vector.len() == n), "a value for each point of the domain");
+        let lengths = [a.len(), b.len(), c.as_ref().map_or(n, |c| c.len())];
+        assert!(lengths.iter().all(|len| *len == n), "a value for each point of the domain");
         // In their order, constraints are in front; otherwise anywhere.
         let places = if self.places.are_in_order() { self.constraints } else { n };
-        let [a, b, c] = vectors.map(|vector| vector[..places].chunks_mut(ROWS_PER_TASK));
-        let mut tasks: Vec<_> = a.zip(b).zip(c).map(|((a, b), c)| (a, b, c, None)).collect();
+        let [a, b] = [a, b].map(|vector| vector[..places].chunks_mut(ROWS_PER_TASK));
+        let mut c = c.map(|c| c[..places].chunks_mut(ROWS_PER_TASK));
+        let mut next_c = || c.as_mut().and_then(Iterator::next);
+        let mut tasks: Vec<_> = a.zip(b).map(|(a, b)| (a, b, next_c(), None)).collect();
         pool::for_each_chunk(&mut tasks, 1, |task, chunk| {
             let (a, b, c, unsatisfied) = &mut chunk[0];
             for i in 0..a.len() {
@@ -243,14 +257,42 @@ impl R1cs {
                 }
                 a[i] = self.evaluate_row(&self.a, row, assignment);
                 b[i] = self.evaluate_row(&self.b, row, assignment);
+                if self.products_implied && c.is_none() {
+                    continue;
+                }
                 let product = a[i] * b[i];
-                c[i] = if self.products_implied { product } else { self.evaluate_row(&self.c, row, assignment) };
-                if c[i] != product {
+                let value = if self.products_implied { product } else { self.evaluate_row(&self.c, row, assignment) };
+                if value != product {
                     unsatisfied.get_or_insert(place);
+                }
+                if let Some(c) = c {
+                    c[i] = value;
                 }
             }
         });
         tasks.into_iter().find_map(|(.., unsatisfied)| unsatisfied)
+    }
+
+    /// What [`R1cs::evaluate_all`] has as c, for a vector of the domain's size with whatever in it. Where the products are implied, both
+    /// factors are computed again for that.
+    ///
+    /// # Panics
+    /// When `assignment` is not [`R1cs::variables`] long, or `out` not as long as the domain.
+    pub(crate) fn evaluate_products(&self, assignment: &[Scalar], out: &mut [Scalar]) {
+        assert_eq!(assignment.len(), self.variables(), "an assignment has a value for each variable");
+        let n = self.domain.size();
+        assert_eq!(out.len(), n, "a value for each point of the domain");
+        pool::for_each_chunk(out, ROWS_PER_TASK, |first, places| {
+            for (i, out) in places.iter_mut().enumerate() {
+                let row = self.places.constraint_at(first + i, n);
+                let value = |matrix| self.evaluate_row(matrix, row, assignment);
+                *out = match () {
+                    () if row >= self.constraints => Scalar::ZERO,
+                    () if self.products_implied => value(&self.a) * value(&self.b),
+                    () => value(&self.c),
+                };
+            }
+        });
     }
 
     /// The first constraint that `assignment` does not satisfy, counted from 0, or `None` if it satisfies all (or

@@ -1,10 +1,11 @@
-//! Secret scalars: buffers that are erased before their memory is freed, and never printed.
+//! Secret scalars and points: erased before their memory is freed, and never printed.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use blstrs::Scalar;
 use ff::Field;
+use group::Group;
 use plimsoll::ledger::VecError;
 use plimsoll::{Charged, Class, Grant, pool};
 
@@ -12,6 +13,45 @@ use plimsoll::{Charged, Class, Grant, pool};
 pub(crate) fn erase(scalars: &mut [Scalar]) {
     scalars.fill(Scalar::ZERO);
     zeroize::optimization_barrier(scalars);
+}
+
+/// A point that tells something about a witness: a sum that is not blinded yet. Erased when dropped.
+pub(crate) struct SecretPoint<P: Group>(P);
+
+impl<P: Group> SecretPoint<P> {
+    pub(crate) fn new(point: P) -> Self {
+        Self(point)
+    }
+}
+
+impl<P: Group> Deref for SecretPoint<P> {
+    type Target = P;
+
+    fn deref(&self) -> &P {
+        &self.0
+    }
+}
+
+impl<P: Group> DerefMut for SecretPoint<P> {
+    fn deref_mut(&mut self) -> &mut P {
+        &mut self.0
+    }
+}
+
+impl<P: Group> Drop for SecretPoint<P> {
+    fn drop(&mut self) {
+        self.0 = P::identity();
+        zeroize::optimization_barrier(&self.0);
+    }
+}
+
+/// Scalars that nobody has charged, as callers hand them in. Erased when dropped.
+pub(crate) struct SecretScalars(pub(crate) Vec<Scalar>);
+
+impl Drop for SecretScalars {
+    fn drop(&mut self) {
+        erase(&mut self.0);
+    }
 }
 
 /// A charged vector of scalars that come from a witness. Dropping it erases it, then frees it, then returns its bytes.
@@ -25,13 +65,19 @@ impl SecretVec {
         Ok(Self::zeros(grant.vec(class, len)?, len))
     }
 
-    /// Three times the same, written by three threads: the first touch of so much memory takes longer than what is computed
+    /// Two or three times the same, written by as many threads: the first touch of so much memory takes longer than what is computed
     /// there, and until then the ledger holds what the process does not have.
-    pub(crate) fn zeroed_three(grant: &mut Grant, class: Class, len: usize) -> Result<[Self; 3], VecError> {
-        let (a, b, c) = (grant.vec(class, len)?, grant.vec(class, len)?, grant.vec(class, len)?);
-        let (a, (b, c)) =
-            pool::join(|| Self::zeros(a, len), || pool::join(|| Self::zeros(b, len), || Self::zeros(c, len)));
-        Ok([a, b, c])
+    pub(crate) fn zeroed_vectors(
+        grant: &mut Grant,
+        class: Class,
+        len: usize,
+        three: bool,
+    ) -> Result<(Self, Self, Option<Self>), VecError> {
+        let (a, b) = (grant.vec(class, len)?, grant.vec(class, len)?);
+        let c = if three { Some(grant.vec(class, len)?) } else { None };
+        let third = || c.map(|c| Self::zeros(c, len));
+        let (a, (b, c)) = pool::join(|| Self::zeros(a, len), || pool::join(|| Self::zeros(b, len), third));
+        Ok((a, b, c))
     }
 
     fn zeros(mut scalars: Charged<Vec<Scalar>>, len: usize) -> Self {

@@ -30,6 +30,8 @@ thread_local! {
     static PEAK: Cell<i64> = const { Cell::new(0) };
     /// Blocks of this size are looked at when they are freed.
     static WATCHED: Cell<usize> = const { Cell::new(0) };
+    /// And all from this size on.
+    static WATCHED_FROM: Cell<usize> = const { Cell::new(usize::MAX) };
     static ERASED: Cell<usize> = const { Cell::new(0) };
     static NOT_ERASED: Cell<usize> = const { Cell::new(0) };
 }
@@ -49,8 +51,8 @@ unsafe impl GlobalAlloc for Counting {
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
-        if layout.size() == WATCHED.get() {
-            // SAFETY: the block is still the caller's, and the buffers of this size are full of scalars.
+        if layout.size() == WATCHED.get() || layout.size() >= WATCHED_FROM.get() {
+            // SAFETY: the block is still the caller's, and the buffers of these sizes are full of scalars, points or numbers.
             let bytes = unsafe { std::slice::from_raw_parts(pointer, layout.size()) };
             let counter = if bytes.iter().all(|&byte| byte == 0) { &ERASED } else { &NOT_ERASED };
             counter.set(counter.get() + 1);
@@ -182,8 +184,8 @@ fn secrets_are_erased_before_their_memory_is_freed() {
     let key = setup::generate(&r1cs, &mut rng(1), &|_| ControlFlow::Continue(())).expect("key");
     let (assignment, domain) = (r1cs.variables() * size_of::<Scalar>(), r1cs.domain().size() * size_of::<Scalar>());
     let prover = Prover::new(Arc::new(r1cs), Arc::new(key), Arc::new(Cpu::new())).expect("prover");
-    // The assignment; a, b and c.
-    for (size, buffers) in [(assignment, 1), (domain, 3)] {
+    // The assignment; a and b, which c and the quotient are made in.
+    for (size, buffers) in [(assignment, 1), (domain, 2)] {
         let counts_before = (ERASED.get(), NOT_ERASED.get());
         WATCHED.set(size);
         let proved = prover.prove(&Ledger::unlimited(), circuit.clone(), Blinding::from_os());
@@ -191,4 +193,22 @@ fn secrets_are_erased_before_their_memory_is_freed() {
         assert!(proved.is_ok());
         assert_eq!((ERASED.get(), NOT_ERASED.get()), (counts_before.0 + buffers, counts_before.1), "{size} bytes");
     }
+}
+
+#[test]
+fn all_that_proving_works_with_is_erased_as_well() {
+    // Buckets, sorted places, tables: whatever is large. (What is small is a handful of sums, errors, and the ledger's books.)
+    let circuit = Squarings { start: Some(Scalar::from(2)), steps: 3000 };
+    let r1cs = R1cs::from_circuit(circuit.clone()).expect("shape");
+    let key = setup::generate(&r1cs, &mut rng(1), &|_| ControlFlow::Continue(())).expect("key");
+    let prover = Prover::new(Arc::new(r1cs), Arc::new(key), Arc::new(Cpu::new())).expect("prover");
+    let ledger = Ledger::unlimited();
+    prover.prove(&ledger, circuit.clone(), Blinding::from_os()).expect("proof");
+    let (erased, not_erased) = (ERASED.get(), NOT_ERASED.get());
+    WATCHED_FROM.set(8 << 10);
+    let proved = prover.prove(&ledger, circuit, Blinding::from_os());
+    WATCHED_FROM.set(usize::MAX);
+    assert!(proved.is_ok());
+    assert_eq!(NOT_ERASED.get(), not_erased);
+    assert!(ERASED.get() > erased + 20, "the buffers of a proof were looked at");
 }

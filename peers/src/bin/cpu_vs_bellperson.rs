@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p plimsoll-peers --bin cpu_vs_bellperson [-- ROUNDS [FILTER]]`
 //!
-//! Each measurement is a process of its own, so that peaks are its own; the two provers take turns. Both use jemalloc and as
-//! many threads as `THREADS` says (2 if unset). The time is from the circuits to the proofs, synthesis included and the reading
+//! Each measurement is a process of its own, so that peaks are its own; the two provers take turns. Both use jemalloc, which gives
+//! freed pages back at once as in the command ([`MALLOC_CONF`]): otherwise what was freed and is kept for later counts in the
+//! peaks. What is resident of the program itself is left out. Both have as many threads as `THREADS` says (2 if unset). The time is from the circuits to the proofs, synthesis included and the reading
 //! of the key not; the first proof of a process pays for its page faults and tables, as it does for users.
 
 use std::env;
@@ -29,6 +30,9 @@ use rand_core::OsRng;
 
 #[global_allocator]
 static ALLOCATOR: jemallocator::Jemalloc = jemallocator::Jemalloc;
+
+/// jemalloc's settings in both children.
+const MALLOC_CONF: &str = "dirty_decay_ms:0,muzzy_decay_ms:0,narenas:2";
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -141,7 +145,7 @@ fn compare(rounds: usize, filter: &str) -> Result<(), Failure> {
             mib(ours.key_bytes),
         );
     }
-    println!("\n{rounds} rounds in turn, medians; {} threads; both with jemalloc.", threads());
+    println!("\n{rounds} rounds in turn, medians; {} threads; both with jemalloc, {MALLOC_CONF}.", threads());
     Ok(())
 }
 
@@ -195,6 +199,7 @@ fn measure_in_child(who: &str, case: &Case, key: &Path) -> Result<Measurement, F
     let output = Command::new(env::current_exe()?)
         .args(["child", who, case.name])
         .arg(key)
+        .env("_RJEM_MALLOC_CONF", MALLOC_CONF)
         .envs([("RAYON_NUM_THREADS", &threads), ("EC_GPU_NUM_THREADS", &threads), ("THREADS", &threads)])
         .stderr(std::process::Stdio::inherit())
         .output()?;
@@ -297,10 +302,14 @@ fn cpu_seconds() -> Result<f64, Failure> {
     Ok((ticks(11)? + ticks(12)?) / 100.0)
 }
 
-/// The most that this process ever had resident.
+/// The most that this process ever had resident, less what is resident of its program's file: that is the same for both, and more than a
+/// small proof takes.
 fn peak_bytes() -> Result<u64, Failure> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM in /proc/self/status")?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-    Ok(kib << 10)
+    let bytes = |name: &str| -> Result<u64, Failure> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("a short /proc/self/status")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib << 10)
+    };
+    Ok(bytes("VmHWM:")?.saturating_sub(bytes("RssFile:")?))
 }

@@ -88,13 +88,13 @@ pub fn write_powers<W: Write>(power: u32, mut random: impl FnMut() -> Scalar, mu
 
     let one = Scalar::ONE;
     section(&mut writer, 2, (2 * n as u64 - 1) * g1)?;
-    write_multiples(&mut writer, &table_g1, &Secret(powers(&secrets.tau, &one, 2 * n - 1)))?;
+    write_multiples(&mut writer, &table_g1, &powers(&secrets.tau, &one, 2 * n - 1))?;
     section(&mut writer, 3, n as u64 * g2)?;
-    write_multiples(&mut writer, &table_g2, &Secret(powers(&secrets.tau, &one, n)))?;
+    write_multiples(&mut writer, &table_g2, &powers(&secrets.tau, &one, n))?;
     section(&mut writer, 4, n as u64 * g1)?;
-    write_multiples(&mut writer, &table_g1, &Secret(powers(&secrets.tau, &secrets.alpha, n)))?;
+    write_multiples(&mut writer, &table_g1, &powers(&secrets.tau, &secrets.alpha, n))?;
     section(&mut writer, 5, n as u64 * g1)?;
-    write_multiples(&mut writer, &table_g1, &Secret(powers(&secrets.tau, &secrets.beta, n)))?;
+    write_multiples(&mut writer, &table_g1, &powers(&secrets.tau, &secrets.beta, n))?;
     section(&mut writer, 6, g2)?;
     write_multiples(&mut writer, &table_g2, &Secret(vec![secrets.beta]))?;
     section(&mut writer, 7, 4)?;
@@ -117,9 +117,13 @@ pub fn write_powers<W: Write>(power: u32, mut random: impl FnMut() -> Scalar, mu
     writer.flush()
 }
 
-/// factor · τⁱ.
-fn powers(tau: &Scalar, factor: &Scalar, count: usize) -> Vec<Scalar> {
-    std::iter::successors(Some(*factor), |power| Some(*power * tau)).take(count).collect()
+/// factor · τⁱ, in one piece of memory from the beginning: a vector that grows leaves copies behind.
+fn powers(tau: &Scalar, factor: &Scalar, count: usize) -> Secret {
+    let mut powers = Secret(vec![*factor; count]);
+    for i in 1..count {
+        powers.0[i] = powers.0[i - 1] * tau;
+    }
+    powers
 }
 
 /// factor · Lᵢ(τ) in the order of snarkjs's domain of 2^`log_size` points: (τⁿ − 1)/n · ωⁱ/(τ − ωⁱ).
@@ -128,12 +132,12 @@ fn lagrange(log_size: u32, tau: &Scalar, factor: &Scalar) -> Secret {
     let root = Scalar::ROOT_OF_UNITY.pow_vartime([u64::from(RootRatio::snarkjs().stride())]);
     let omega = root.pow_vartime([1_u64 << (Scalar::S - log_size)]);
     let points = powers(&omega, &Scalar::ONE, n as usize);
-    let mut values = Secret(points.iter().map(|point| *tau - point).collect());
+    let mut values = Secret(points.0.iter().map(|point| *tau - point).collect());
     let mut scratch = Secret(vec![Scalar::ZERO; values.0.len()]);
     BatchInverter::invert_with_external_scratch(&mut values.0, &mut scratch.0);
     let n_inverse: Scalar = Option::from(Scalar::from(n).invert()).unwrap_or(Scalar::ZERO);
     let all = (tau.pow_vartime([n]) - Scalar::ONE) * n_inverse * factor;
-    values.0.iter_mut().zip(&points).for_each(|(value, point)| *value *= all * point);
+    values.0.iter_mut().zip(&points.0).for_each(|(value, point)| *value *= all * point);
     values
 }
 

@@ -10,7 +10,7 @@ use super::{COEFFICIENT_BYTES, RootRatio, ZkeyFile};
 use crate::curve::SCALAR_BYTES;
 use crate::error::{Part, ReadError};
 use crate::map::Pages;
-use crate::r1cs::R1csFile;
+use crate::r1cs::{self, R1csFile};
 use crate::scalars::coefficient;
 
 /// What is looked at before its pages are released: whole coefficients.
@@ -53,17 +53,25 @@ pub enum ShapeReadError {
     },
 }
 
+/// Asked before a shape takes so many bytes more than was said beforehand, and now and then with none: whatever it answers is what
+/// becomes of the shape, [`ReadError::NoRoom`] or [`ReadError::Stopped`] say.
+pub type Pay<'a> = &'a mut dyn FnMut(u64) -> Result<(), ReadError>;
+
+/// Different coefficients that [`ZkeyFile::shape_bytes`] counts with; circuits have a few hundred, a hostile file as many as coefficients.
+const COEFFICIENTS_USUAL: usize = 1 << 10;
+
 impl ZkeyFile<'_> {
-    /// What building the shape takes at most, the result included.
-    pub fn shape_bytes(&self, r1cs: Option<&R1csFile<'_>>) -> u64 {
+    /// What building the shape takes, the result included, with so many terms of C from an r1cs file ([`R1csFile::term_counts`]). What a
+    /// file takes beyond that, because its coefficients are nearly all different or are nearly all in one constraint,
+    /// [`ZkeyFile::shape_paying`] asks for.
+    pub fn shape_bytes(&self, in_c: Option<usize>) -> u64 {
         let header = self.header();
         let (inputs, rows) = (header.public as usize + 1, header.domain as usize);
-        let entries = header.coefficients as usize + r1cs.map_or(0, R1csFile::terms_max);
-        let building = R1csBuilder::bytes_for(inputs, header.signals as usize - inputs, rows, entries, entries);
-        let building = building + WINDOW_BYTES.min(self.coefficients.len() as u64);
-        // Comparing takes the longest row of the key, from both files, while nothing is built any more.
-        let comparing = r1cs.map_or(0, |_| 2 * TERM_COPY_BYTES * u64::from(header.coefficients));
-        building.max(comparing)
+        let entries = header.coefficients as usize + in_c.unwrap_or(0);
+        let coefficients = entries.min(COEFFICIENTS_USUAL);
+        let building = R1csBuilder::bytes_for(inputs, header.signals as usize - inputs, rows, entries, coefficients);
+        let window = WINDOW_BYTES.min(self.coefficients.len() as u64);
+        building + if in_c.is_some() { window.max(r1cs::WINDOW_BYTES as u64) } else { window }
     }
 
     /// The circuit's matrices A and B, and C from the circuit's constraints where they are given: without C nobody can tell whether
@@ -72,6 +80,21 @@ impl ZkeyFile<'_> {
     /// # Errors
     /// A coefficient that is none; constraints of another circuit.
     pub fn shape(&self, r1cs: Option<&R1csFile<'_>>, pages: &dyn Pages) -> Result<R1cs, ShapeReadError> {
+        let in_c = r1cs.map(R1csFile::term_counts).transpose().map_err(ShapeReadError::R1cs)?.map(|counts| counts[2]);
+        self.shape_paying(r1cs, in_c, pages, &mut |_| Ok(()))
+    }
+
+    /// The same where [`ZkeyFile::shape_bytes`], for `in_c` terms of C, are there, and more is paid for when it is needed.
+    ///
+    /// # Errors
+    /// The same, and what `pay` says.
+    pub fn shape_paying(
+        &self,
+        r1cs: Option<&R1csFile<'_>>,
+        in_c: Option<usize>,
+        pages: &dyn Pages,
+        pay: Pay<'_>,
+    ) -> Result<R1cs, ShapeReadError> {
         let header = self.header();
         if let Some(r1cs) = r1cs {
             self.compare_counts(r1cs)?;
@@ -79,25 +102,42 @@ impl ZkeyFile<'_> {
         let inputs = header.public as usize + 1;
         let (signals, rows) = (header.signals as usize, header.domain as usize);
         let mut builder = R1csBuilder::new(inputs, signals - inputs, rows)?;
+        let entries = header.coefficients as usize + in_c.unwrap_or(0);
+        let mut paid = self.shape_bytes(in_c);
+        let mut allowed = entries.min(COEFFICIENTS_USUAL);
+        builder.allow_coefficients(allowed);
+        let mut pushed = 0_u64;
+        let mut push = |builder: &mut R1csBuilder, side, row, column, value: &Scalar| -> Result<(), ShapeReadError> {
+            pushed += 1;
+            if pushed.is_multiple_of(WINDOW_COEFFICIENTS as u64) {
+                pay(0)?;
+            }
+            match builder.push(side, row, column, value) {
+                Err(ShapeError::TooManyCoefficients { .. }) => {
+                    let more = allowed.saturating_mul(2).min(entries);
+                    let bytes = R1csBuilder::bytes_for_coefficients(allowed, more);
+                    pay(bytes)?;
+                    (paid, allowed) = (paid + bytes, more);
+                    builder.allow_coefficients(allowed);
+                    Ok(builder.push(side, row, column, value)?)
+                }
+                pushed => Ok(pushed?),
+            }
+        };
         let [in_a, in_b] = self.count_coefficients(pages)?;
         builder.reserve(Side::A, in_a);
         builder.reserve(Side::B, in_b);
         self.for_each_coefficient(pages, |side, row, column, bytes, index| {
             let section = Part::Coefficients;
             let value = coefficient(bytes).ok_or(ReadError::Value { section, index })?;
-            Ok(builder.push(side, row, column, &value)?)
+            push(&mut builder, side, row, column, &value)
         })?;
         let mut products = Products::Implied;
         if let Some(r1cs) = r1cs {
             products = Products::Matrix;
-            let mut in_c = 0;
-            each_term(r1cs, &mut |matrix, _, _, _| {
-                in_c += usize::from(matrix == 2);
-                Ok(())
-            })?;
-            builder.reserve(Side::C, in_c);
+            builder.reserve(Side::C, in_c.unwrap_or(0));
             each_term(r1cs, &mut |matrix, row, column, value| match matrix {
-                2 => Ok(builder.push(Side::C, row as usize, column as usize, value)?),
+                2 => push(&mut builder, Side::C, row as usize, column as usize, value).map_err(Wrapped),
                 _ => Ok(()),
             })?;
         }
@@ -107,6 +147,13 @@ impl ZkeyFile<'_> {
             return Err(ReadError::Domain { found, needed }.into());
         }
         if let Some(r1cs) = r1cs {
+            // Comparing takes the longest row of the key, from both files, beside the shape.
+            let longest = |matrix: &Matrix| (0..matrix.rows()).map(|row| matrix.row(row).0.len()).max().unwrap_or(0);
+            let terms = (longest(shape.a()) + longest(shape.b())) as u64;
+            let comparing = shape.resident_bytes() + 2 * TERM_COPY_BYTES * terms + r1cs::WINDOW_BYTES as u64;
+            if comparing > paid {
+                pay(comparing - paid)?;
+            }
             compare_constraints(&shape, r1cs)?;
         }
         Ok(shape.with_stride(RootRatio::snarkjs().stride()))
@@ -201,12 +248,6 @@ struct Wrapped(ShapeReadError);
 impl From<ReadError> for Wrapped {
     fn from(error: ReadError) -> Self {
         Self(ShapeReadError::R1cs(error))
-    }
-}
-
-impl From<ShapeError> for Wrapped {
-    fn from(error: ShapeError) -> Self {
-        Self(error.into())
     }
 }
 

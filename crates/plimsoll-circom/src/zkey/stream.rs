@@ -74,7 +74,7 @@ impl ZkeyFile<'_> {
         let mut ic = vec![G1Affine::identity(); self.ic.len() / G1Affine::BYTES];
         windows.dense(Part::Ic, &self.ic, &mut ic)?;
         let vk = VerifyingKey { ic, ..constants };
-        let mut scan = Scan { hasher: windows.into_hasher(), map, window_points };
+        let mut scan = Scan { hasher: windows.into_hasher(), file: self, window_points };
         // In the order in which a key is read, so that its digest is the same.
         let h = scan.query::<G1Affine>(Part::H, &self.h, None)?;
         let l = scan.query::<G1Affine>(Part::L, &self.l, None)?;
@@ -233,13 +233,13 @@ impl FileQuery {
 }
 
 /// The first walk through the file.
-struct Scan<'a> {
+struct Scan<'f, 'a> {
     hasher: Sha256,
-    map: &'a MappedFile,
+    file: &'f ZkeyFile<'a>,
     window_points: usize,
 }
 
-impl Scan<'_> {
+impl Scan<'_, '_> {
     fn query<P: FilePoint>(
         &mut self,
         part: Part,
@@ -253,7 +253,7 @@ impl Scan<'_> {
         for start in range.clone().step_by(window_bytes) {
             let window = start..(start + window_bytes).min(range.end);
             let copy = &mut copy[..window.len()];
-            self.map.copy(self.map, window.start, copy)?;
+            self.file.container.copy(window.start, copy)?;
             self.hasher.update(&*copy);
             windows.push(Sha256::digest(&*copy).into());
             let points = &mut points[..copy.len() / P::BYTES];

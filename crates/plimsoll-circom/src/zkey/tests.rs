@@ -100,6 +100,54 @@ fn the_plan_is_what_loading_takes() {
     assert_eq!(zkey.read_key(&shape, &InMemory).expect("again").1, digest);
 }
 
+#[test]
+fn what_a_shape_takes_beyond_the_usual_is_asked_for() {
+    // A key whose 3,000 coefficients are all different.
+    let zkey = ZkeyFile::parse(ZKEY).expect("sound");
+    let count = 3000_u32;
+    let mut section = count.to_le_bytes().to_vec();
+    for i in 0..count {
+        for number in [i % 2, i % 8, i % 7] {
+            section.extend_from_slice(&number.to_le_bytes());
+        }
+        section.extend_from_slice(&crate::scalars::to_coefficient(&Scalar::from(u64::from(i) + 2)));
+    }
+    let old = zkey.coefficients.clone();
+    let mut bytes = ZKEY[..old.start - 8].to_vec();
+    bytes.extend_from_slice(&(section.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&section);
+    bytes.extend_from_slice(&ZKEY[old.end..]);
+    let file = ZkeyFile::parse(&bytes).expect("sound frame");
+    let mut asked = Vec::new();
+    let mut shape = |room: u64| {
+        asked.clear();
+        file.shape_paying(None, None, &InMemory, &mut |bytes| {
+            asked.push(bytes);
+            if asked.iter().sum::<u64>() > room { Err(ReadError::NoRoom { bytes }) } else { Ok(()) }
+        })
+    };
+    let all = shape(u64::MAX).expect("room for everything");
+    assert!(all.coefficients().len() == count as usize + 2);
+    let needed: u64 = asked.iter().sum();
+    // As it was counted before: all of them, in the beginning.
+    let before = 116 * u64::from(count);
+    assert!(needed > before / 2 && needed <= before, "{asked:?}");
+    let mut shape = |room: u64| {
+        let mut total = 0;
+        file.shape_paying(None, None, &InMemory, &mut |bytes| {
+            total += bytes;
+            if total > room { Err(ReadError::NoRoom { bytes }) } else { Ok(()) }
+        })
+    };
+    assert!(shape(needed).is_ok());
+    let refused = shape(needed - 1);
+    assert!(matches!(refused, Err(ShapeReadError::Read(ReadError::NoRoom { .. }))), "{refused:?}");
+    // The usual circuit asks for nothing.
+    let usual =
+        zkey.shape_paying(None, None, &InMemory, &mut |bytes| if bytes == 0 { Ok(()) } else { panic!("{bytes}") });
+    assert!(usual.is_ok());
+}
+
 /// The file with one byte of a section changed.
 fn changed(range: &std::ops::Range<usize>, at: usize, to: u8) -> Vec<u8> {
     let mut bytes = ZKEY.to_vec();

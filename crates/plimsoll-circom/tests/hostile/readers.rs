@@ -44,9 +44,13 @@ pub(crate) fn zkey(bytes: &[u8]) {
     if let Ok(contributors) = file.contributors() {
         assert!(contributors.len() * 500 <= bytes.len(), "more contributions than there is room for");
     }
-    let building = file.shape_bytes(None);
+    let mut building = file.shape_bytes(None);
+    let shape = file.shape_paying(None, None, &InMemory, &mut |more| {
+        building += more;
+        Ok(())
+    });
     assert!(building <= 5 * bytes.len() as u64 + 4096, "{building} bytes for a file of {}", bytes.len());
-    let Ok(shape) = file.shape(None, &InMemory) else { return };
+    let Ok(shape) = shape else { return };
     assert!(shape.resident_bytes() <= building, "{} of {building}", shape.resident_bytes());
     if let Ok((key, _)) = file.read_key(&shape, &InMemory) {
         assert_eq!(key.resident_bytes(), file.plan(&shape).resident_bytes);

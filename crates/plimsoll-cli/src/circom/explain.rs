@@ -1,6 +1,7 @@
 //! Which constraint a witness breaks, in the circuit's own words: the signals' names from the `.sym` file. No value is shown.
 
 use std::io::BufReader;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use blstrs::Scalar;
@@ -23,23 +24,37 @@ struct Shown {
 /// Says what constraint `constraint` demands: `(main.x2) * (main.x2) = main.x4`. Signals that the `.sym` file does not name are
 /// `signal 7`.
 pub fn constraint(r1cs: &R1csFile<'_>, constraint: usize, sym: Option<&Path>) -> String {
-    let mut shown = Shown::default();
-    // The end of the constraint is where the walk ends; the rest was read before.
-    let walk = r1cs.for_each_term(|matrix, row, wire, value| match (row as usize).cmp(&constraint) {
-        std::cmp::Ordering::Less => Ok(()),
-        std::cmp::Ordering::Equal => {
-            shown.add(matrix, wire, value);
-            Ok(())
-        }
-        std::cmp::Ordering::Greater => Err(ReadError::Stopped),
-    });
-    if walk.is_err_and(|e| e != ReadError::Stopped) || constraint >= r1cs.header().constraints as usize {
+    if constraint >= r1cs.header().constraints as usize {
         return "a constraint that ties the public signals".to_owned();
     }
-    let wires: Vec<u32> = shown.sums.iter().flatten().map(|(wire, _)| *wire).collect();
+    match constraints(r1cs, constraint..constraint + 1, sym) {
+        Ok(mut texts) => texts.swap_remove(0),
+        Err(e) => format!("what it demands cannot be read from the r1cs file: {e}"),
+    }
+}
+
+/// Says what each of these constraints demands, which the file has, going through it once.
+///
+/// # Errors
+/// The file is damaged, or was changed meanwhile.
+pub fn constraints(r1cs: &R1csFile<'_>, range: Range<usize>, sym: Option<&Path>) -> Result<Vec<String>, ReadError> {
+    let mut shown: Vec<Shown> = range.clone().map(|_| Shown::default()).collect();
+    // The end of the last of them is where the walk ends; the rest was read before.
+    let walk = r1cs.for_each_term(|matrix, row, wire, value| {
+        let row = row as usize;
+        if range.contains(&row) {
+            shown[row - range.start].add(matrix, wire, value);
+        }
+        if row < range.end { Ok(()) } else { Err(ReadError::Stopped) }
+    });
+    match walk {
+        Ok(()) | Err(ReadError::Stopped) => {}
+        Err(error) => return Err(error),
+    }
+    let wires: Vec<u32> = shown.iter().flat_map(|shown| shown.sums.iter().flatten()).map(|(wire, _)| *wire).collect();
     let names = sym.and_then(|path| sym::names(BufReader::new(open_regular(path).ok()?), &wires).ok());
-    let names = names.unwrap_or_else(|| vec![None; wires.len()]);
-    shown.text(&mut names.into_iter())
+    let mut names = names.unwrap_or_else(|| vec![None; wires.len()]).into_iter();
+    Ok(shown.iter().map(|shown| shown.text(&mut names)).collect())
 }
 
 /// The `.sym` file beside an r1cs file, if there is one.
@@ -113,6 +128,22 @@ mod tests {
         assert_eq!(constraint(&file, 1, Some(sym)), "(-main.x2) * (main.x2) = -main.x4");
         assert_eq!(constraint(&file, 1, None), "(-signal 4) * (signal 4) = -signal 5");
         assert_eq!(sym_beside(&sym.with_extension("r1cs")).as_deref(), Some(sym));
+    }
+
+    #[test]
+    fn several_are_told_in_one_walk_and_one_that_is_not_there_is_another() {
+        let file = R1csFile::parse(R1CS).unwrap();
+        let sym = Path::new(SYM);
+        let count = file.header().constraints as usize;
+        let all = constraints(&file, 0..count, Some(sym)).unwrap();
+        assert!(all.iter().enumerate().all(|(index, text)| *text == constraint(&file, index, Some(sym))), "{all:?}");
+        assert!(constraint(&file, count, None).contains("ties the public signals"));
+        // A coefficient that is none, in the first constraint.
+        let mut bytes = R1CS.to_vec();
+        let first = file.container().require(2, "constraints", "").unwrap().start + 8;
+        bytes[first..first + 32].fill(0xff);
+        let text = constraint(&R1csFile::parse(&bytes).unwrap(), 1, None);
+        assert!(text.contains("cannot be read") && text.contains("value 0"), "{text}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A circuit's shape and key, from snarkjs's files, within the budget: refused before anything is allocated if it cannot fit.
 
-use std::ops::ControlFlow;
+use std::io;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,9 +9,9 @@ use std::time::Instant;
 use plimsoll::pool::Pool;
 use plimsoll::{Bytes, Class, Ledger, Reservation};
 use plimsoll_circom::ReadError;
-use plimsoll_circom::map::MappedFile;
+use plimsoll_circom::map::{MappedFile, Pages};
 use plimsoll_circom::r1cs::R1csFile;
-use plimsoll_circom::zkey::{KeyDigest, KeyPlan, OnChecked, ZkeyFile, ZkeyStream, check_subgroups};
+use plimsoll_circom::zkey::{KeyDigest, KeyPlan, OnChecked, ShapeReadError, ZkeyFile, ZkeyStream, check_subgroups};
 use plimsoll_groth16::backend::Backend;
 use plimsoll_groth16::footprint::{Footprint, MATRICES, SRS};
 use plimsoll_groth16::keys::{HBasis, KeyMismatch, ProvingKey};
@@ -31,12 +32,40 @@ use crate::signals::Interrupt;
 /// What reading a witness takes beside its values: a window of its file.
 pub const WITNESS_WINDOW: usize = plimsoll_circom::wtns::WINDOW_BYTES;
 
-/// The files, mapped.
+const MAKING_MATRICES: &str = "building the circuit's matrices";
+
+/// The files, mapped; nothing more is read of them once a signal has come.
 #[derive(Debug)]
 pub struct Sources {
     zkey_path: PathBuf,
-    zkey: Arc<MappedFile>,
-    r1cs: Option<(PathBuf, MappedFile)>,
+    zkey: Stoppable,
+    r1cs: Option<(PathBuf, Stoppable)>,
+}
+
+/// A mapped file that is not read on when there is no more use for it.
+#[derive(Debug)]
+struct Stoppable {
+    map: Arc<MappedFile>,
+    interrupt: Interrupt,
+}
+
+impl Stoppable {
+    fn open(path: &Path, interrupt: &Interrupt) -> Result<Self, Failure> {
+        Ok(Self { map: Arc::new(open(path)?), interrupt: interrupt.clone() })
+    }
+}
+
+impl Pages for Stoppable {
+    fn release(&self, range: Range<usize>) {
+        self.map.release(range);
+    }
+
+    fn copy(&self, bytes: &[u8], start: usize, out: &mut [u8]) -> io::Result<()> {
+        if self.interrupt.is_set() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        self.map.copy(bytes, start, out)
+    }
 }
 
 impl Sources {
@@ -44,9 +73,9 @@ impl Sources {
     ///
     /// # Errors
     /// One is not there, or no regular file.
-    pub fn open(zkey: &Path, r1cs: Option<&Path>) -> Result<Self, Failure> {
-        let r1cs = r1cs.map(|path| Ok((path.to_owned(), open(path)?))).transpose()?;
-        Ok(Self { zkey_path: zkey.to_owned(), zkey: Arc::new(open(zkey)?), r1cs })
+    pub fn open(zkey: &Path, r1cs: Option<&Path>, interrupt: &Interrupt) -> Result<Self, Failure> {
+        let r1cs = r1cs.map(|path| Ok((path.to_owned(), Stoppable::open(path, interrupt)?))).transpose()?;
+        Ok(Self { zkey_path: zkey.to_owned(), zkey: Stoppable::open(zkey, interrupt)?, r1cs })
     }
 
     /// The key.
@@ -54,7 +83,7 @@ impl Sources {
     /// # Errors
     /// It is damaged, or for another curve.
     pub fn zkey(&self) -> Result<ZkeyFile<'_>, Failure> {
-        ZkeyFile::parse_in(&self.zkey, &*self.zkey).map_err(|e| about(&self.zkey_path, e))
+        ZkeyFile::parse_in(&self.zkey.map, &self.zkey).map_err(|e| about(&self.zkey_path, e))
     }
 
     /// The constraints, if they were given.
@@ -62,8 +91,8 @@ impl Sources {
     /// # Errors
     /// They are damaged, or for another curve.
     pub fn r1cs(&self) -> Result<Option<R1csFile<'_>>, Failure> {
-        let Some((path, bytes)) = &self.r1cs else { return Ok(None) };
-        R1csFile::parse_in(bytes, bytes).map(Some).map_err(|e| about(path, e))
+        let Some((path, file)) = &self.r1cs else { return Ok(None) };
+        R1csFile::parse_in(&file.map, file).map(Some).map_err(|e| about(path, e))
     }
 
     /// Where the key is.
@@ -209,14 +238,15 @@ impl Loading<'_> {
         matrices.shrink_to(Bytes(shape.resident_bytes())).map_err(internal)?;
 
         let fault = |e: ReadError| match e {
-            ReadError::Stopped => self.interrupt.failure(),
+            // What was not read on says so in its own words.
+            _ if self.interrupt.is_set() => self.interrupt.failure(),
             e => about(&sources.zkey_path, e),
         };
         let (key, digest, charge, scratch) = match residence {
             Residence::Whole => {
                 let charge = self.charge(SRS, Bytes(plan.resident_bytes), "proving key")?;
                 let scratch = self.charge(KEY_SCRATCH, Bytes(plan.scratch_bytes), "reading the proving key")?;
-                let read = self.pool.install(|| zkey.read_key(&shape, &*sources.zkey));
+                let read = self.pool.install(|| zkey.read_key(&shape, &sources.zkey));
                 let (key, digest) = read.map_err(fault)?;
                 drop(scratch);
                 (Key::Whole(Arc::new(key)), digest, charge, None)
@@ -224,7 +254,7 @@ impl Loading<'_> {
             Residence::File { piece } => {
                 let charge = self.charge(SRS, Bytes(zkey.stream_resident_bytes()), "digests of the proving key")?;
                 let scratch = self.charge(KEY_SCRATCH, Bytes(ZkeyStream::SCRATCH_BYTES), "reading the proving key")?;
-                let scanned = self.pool.install(|| zkey.scan_key(&shape, &sources.zkey));
+                let scanned = self.pool.install(|| zkey.scan_key(&shape, &sources.zkey.map));
                 let (key, digest) = scanned.map_err(fault)?;
                 (Key::File { key: Arc::new(key), piece }, digest, charge, Some(scratch))
             }
@@ -287,11 +317,29 @@ impl Loading<'_> {
 
     fn shape(&self, sources: &Sources, zkey: &ZkeyFile<'_>) -> Result<(R1cs, Reservation), Failure> {
         let r1cs = sources.r1cs()?;
-        let building = Bytes(zkey.shape_bytes(r1cs.as_ref()));
-        self.require(building, "building the circuit's matrices")?;
-        let charge = self.charge(MATRICES, building, "shape of the circuit")?;
-        let shape = zkey.shape(r1cs.as_ref(), &*sources.zkey);
-        Ok((shape.map_err(|e| about(&sources.zkey_path, e))?, charge))
+        let fault = |e: &dyn std::fmt::Display| match self.interrupt.is_set() {
+            true => self.interrupt.failure(),
+            false => about(&sources.zkey_path, e),
+        };
+        let counts = r1cs.as_ref().map(R1csFile::term_counts).transpose();
+        let in_c = counts.map_err(|e| fault(&ShapeReadError::R1cs(e)))?.map(|counts| counts[2]);
+        let building = Bytes(zkey.shape_bytes(in_c));
+        self.require(building, MAKING_MATRICES)?;
+        let mut charge = self.charge(MATRICES, building, "shape of the circuit")?;
+        let mut pay = |bytes: u64| match charge.try_grow(Bytes(bytes)) {
+            _ if self.interrupt.is_set() => Err(ReadError::Stopped),
+            _ if bytes == 0 => Ok(()),
+            Ok(()) => Ok(()),
+            Err(_) => Err(ReadError::NoRoom { bytes }),
+        };
+        match zkey.shape_paying(r1cs.as_ref(), in_c, &sources.zkey, &mut pay) {
+            Ok(shape) => Ok((shape, charge)),
+            Err(ShapeReadError::Read(ReadError::NoRoom { bytes })) => {
+                self.require(charge.bytes() + Bytes(bytes), MAKING_MATRICES)?;
+                Err(internal("a budget that suffices was refused"))
+            }
+            Err(error) => Err(fault(&error)),
+        }
     }
 
     fn check(&self, key: &Key) -> Result<(), ReadError> {
@@ -317,4 +365,26 @@ impl Loading<'_> {
 
 fn internal(error: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::Internal, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_read_on_once_a_signal_has_come() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plimsoll-circom/tests/fixtures");
+        let interrupt = Interrupt::default();
+        let sources = Sources::open(&fixtures.join("small.zkey"), Some(&fixtures.join("small.r1cs")), &interrupt);
+        let sources = sources.unwrap();
+        let (zkey, r1cs) = (sources.zkey().unwrap(), sources.r1cs().unwrap().unwrap());
+        let shape = zkey.shape(Some(&r1cs), &sources.zkey).unwrap();
+        zkey.scan_key(&shape, &sources.zkey.map).unwrap();
+        interrupt.come();
+        let stopped = ReadError::Unreadable { kind: io::ErrorKind::Interrupted };
+        assert_eq!(r1cs.term_counts(), Err(stopped.clone()));
+        assert!(matches!(zkey.shape(None, &sources.zkey), Err(ShapeReadError::Read(e)) if e == stopped));
+        assert_eq!(zkey.read_key(&shape, &sources.zkey).err(), Some(stopped.clone()));
+        assert_eq!(zkey.scan_key(&shape, &sources.zkey.map).err(), Some(stopped));
+    }
 }

@@ -1,7 +1,7 @@
 //! Which witnesses to prove, and where each proof goes.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -102,8 +102,9 @@ fn find(argument: &Path, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
         paths.push(argument.to_owned());
         return Ok(());
     }
+    let pattern = argument.to_str().ok_or_else(|| usage(&shown, "a pattern has to be UTF-8; name the folder"))?;
     // The pattern's matches come in alphabetical order.
-    let matches = glob::glob(&shown).map_err(|e| usage(&shown, e))?;
+    let matches = glob::glob(pattern).map_err(|e| usage(&shown, e))?;
     let before = paths.len();
     for path in matches {
         paths.push(path.map_err(|e| bad_input(&shown, e))?);
@@ -113,12 +114,17 @@ fn find(argument: &Path, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
 
 /// Gives each its files' names.
 fn name(paths: Vec<PathBuf>, output: &Path) -> Result<Vec<WitnessFile>, Failure> {
-    let mut taken: HashMap<String, usize> = HashMap::new();
+    let mut taken: HashMap<OsString, usize> = HashMap::new();
     let mut files: Vec<WitnessFile> = Vec::with_capacity(paths.len());
     for path in paths {
         let shown = path.display().to_string();
-        let stem = path.file_stem().ok_or_else(|| usage(&shown, "is no file's name"))?.to_string_lossy().into_owned();
-        let file = |ending| output.join(format!("{stem}.{ending}.json"));
+        // Whatever bytes it is of.
+        let stem = path.file_stem().ok_or_else(|| usage(&shown, "is no file's name"))?.to_owned();
+        let file = |ending: &str| {
+            let mut name = stem.clone();
+            name.push(format!(".{ending}.json"));
+            output.join(name)
+        };
         let (proof, public) = (file("proof"), file("public"));
         if let Some(other) = taken.insert(stem, files.len()) {
             let other = files[other].path.display();
@@ -193,6 +199,10 @@ mod tests {
         assert!(refused.message.contains("longer than any file's name"), "{}", refused.message);
         let bytes = collect(&["-".into()], Path::new("out"), &b"\xff.wtns\r\nb.wtns"[..]).unwrap();
         assert_eq!(bytes[0].path.as_os_str().as_bytes(), b"\xff.wtns");
+        assert_eq!(bytes[0].proof.as_os_str().as_bytes(), b"out/\xff.proof.json");
+        // Two that only look the same.
+        let two = collect(&["-".into()], Path::new("out"), &b"\xff.wtns\n\xfe.wtns"[..]).unwrap();
+        assert_ne!(two[0].proof, two[1].proof);
         assert_eq!(bytes[1].path, Path::new("b.wtns"));
     }
 }

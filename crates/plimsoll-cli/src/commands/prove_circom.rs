@@ -44,7 +44,7 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
     let interrupt = Interrupt::install().map_err(|e| Failure::new(Exit::Internal, format!("signals: {e}")))?;
     let machine = Machine::new();
     let r1cs = constraints(args, zkey)?;
-    let sources = Sources::open(zkey, r1cs.as_deref())?;
+    let sources = Sources::open(zkey, r1cs.as_deref(), &interrupt)?;
     if let Some(sym) = &args.circom.sym {
         if r1cs.is_none() {
             let text = "--sym: names are told of constraints that a witness breaks; name the constraints with --r1cs";

@@ -79,7 +79,7 @@ fn check(key: &Path, r1cs: Option<&Path>, as_json: bool) -> Result<(), Failure> 
     let mut facts = Vec::new();
     if Kind::of(&map) == Some(Kind::Zkey) {
         let loaded = with_loading(None, |loading| {
-            let loaded = loading.load_whole(&Sources::open(key, r1cs)?)?;
+            let loaded = loading.load_whole(&Sources::open(key, r1cs, loading.interrupt)?)?;
             let Key::Whole(whole) = &loaded.key else {
                 return Err(Failure::new(Exit::Internal, "a key that was to be in memory is not"));
             };
@@ -129,7 +129,7 @@ fn import(key: &Path, r1cs: Option<&Path>, as_json: bool) -> Result<(), Failure>
         return Err(Failure::new(Exit::Output, text));
     };
     let (digest, before) = with_loading(Some(&known), |loading| {
-        let loaded = loading.load(&Sources::open(key, r1cs)?)?;
+        let loaded = loading.load(&Sources::open(key, r1cs, loading.interrupt)?)?;
         Ok((loaded.digest, loaded.known))
     })?;
     if !known.contains(digest) {

@@ -8,7 +8,7 @@ use plimsoll_circom::map::{MappedFile, Pages};
 use plimsoll_circom::r1cs::R1csFile;
 use plimsoll_circom::zkey::ZkeyFile;
 
-use crate::circom::explain::{constraint, sym_beside};
+use crate::circom::explain::{constraints as constraints_of, sym_beside};
 
 /// What there is to say, each with what it is about.
 pub(super) type Lines = Vec<(String, String)>;
@@ -46,9 +46,8 @@ fn constraints(path: &Path, map: &MappedFile, most: usize) -> Result<Lines, Read
         .collect();
     lines.push(("terms of the longest constraint".to_owned(), longest.to_string()));
     let sym = sym_beside(path);
-    for index in 0..most.min(file.header().constraints as usize) {
-        lines.push((format!("constraint {index}"), constraint(&file, index, sym.as_deref())));
-    }
+    let shown = constraints_of(&file, 0..most.min(file.header().constraints as usize), sym.as_deref())?;
+    lines.extend(shown.into_iter().enumerate().map(|(index, text)| (format!("constraint {index}"), text)));
     Ok(lines)
 }
 

@@ -53,12 +53,20 @@ pub fn check_transforms(backend: &dyn Backend, log_size: u32) {
 /// When the backend fails a check.
 pub fn check_msm(backend: &dyn Backend, group: CurveGroup, n: usize) {
     match group {
-        CurveGroup::G1 => {
-            msm::check(backend, group, n, |bases, scalars, scratch| backend.msm_g1(bases, scalars, scratch))
-        }
-        CurveGroup::G2 => {
-            msm::check(backend, group, n, |bases, scalars, scratch| backend.msm_g2(bases, scalars, scratch))
-        }
+        CurveGroup::G1 => msm::check(backend, group, n, |bases, scalars, scratch| {
+            let sum = backend.msm_g1(bases, scalars, scratch)?;
+            let mut own = scalars.to_vec();
+            assert_eq!(backend.msm_g1_mut(bases, &mut own, scratch)?, sum, "{}: {n} terms in place", backend.name());
+            assert!(own == scalars, "{}: {n} scalars are as they were", backend.name());
+            Ok(sum)
+        }),
+        CurveGroup::G2 => msm::check(backend, group, n, |bases, scalars, scratch| {
+            let sum = backend.msm_g2(bases, scalars, scratch)?;
+            let mut own = scalars.to_vec();
+            assert_eq!(backend.msm_g2_mut(bases, &mut own, scratch)?, sum, "{}: {n} terms in place", backend.name());
+            assert!(own == scalars, "{}: {n} scalars are as they were", backend.name());
+            Ok(sum)
+        }),
     }
 }
 

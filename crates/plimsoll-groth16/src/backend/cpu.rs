@@ -66,7 +66,11 @@ impl Backend for Cpu {
     }
 
     fn quotient_scratch_bytes(&self, n: usize, _threads: usize) -> u64 {
-        ntt::scratch_bytes(n)
+        ntt::extension_scratch_bytes(n)
+    }
+
+    fn quotient_vectors(&self) -> usize {
+        2
     }
 
     fn msm_scratch_bytes(&self, group: CurveGroup, n: usize, threads: usize) -> u64 {
@@ -98,9 +102,38 @@ impl Backend for Cpu {
         scratch: &mut Reservation,
     ) -> Result<(), BackendError> {
         require_vectors_of(domain, [a, b, c])?;
-        require_scratch("quotient", scratch, ntt::scratch_bytes(a.len()))?;
+        require_scratch("quotient", scratch, ntt::extension_scratch_bytes(a.len()))?;
         ntt::extend_to_coset(domain, [&mut *a, &mut *b, &mut *c], scratch)?;
         self.mul_sub_scale(a, b, c, factor)
+    }
+
+    fn product_on_coset(
+        &self,
+        domain: &Domain,
+        a: &mut [Scalar],
+        b: &mut [Scalar],
+        scratch: &mut Reservation,
+    ) -> Result<(), BackendError> {
+        require_vectors_of(domain, [a, b, b])?;
+        require_scratch("quotient", scratch, ntt::extension_scratch_bytes(a.len()))?;
+        ntt::extend_to_coset(domain, [&mut *a, &mut *b], scratch)?;
+        ntt::for_each_element(a, |i, value| *value *= b[i]);
+        Ok(())
+    }
+
+    fn subtract_on_coset(
+        &self,
+        domain: &Domain,
+        a: &mut [Scalar],
+        c: &mut [Scalar],
+        factor: &Scalar,
+        scratch: &mut Reservation,
+    ) -> Result<(), BackendError> {
+        require_vectors_of(domain, [a, c, c])?;
+        require_scratch("quotient", scratch, ntt::extension_scratch_bytes(a.len()))?;
+        ntt::extend_to_coset(domain, [&mut *c], scratch)?;
+        ntt::for_each_element(a, |i, value| *value = (*value - c[i]) * factor);
+        Ok(())
     }
 
     fn mul_sub_scale(&self, a: &mut [Scalar], b: &[Scalar], c: &[Scalar], factor: &Scalar) -> Result<(), BackendError> {
@@ -126,5 +159,23 @@ impl Backend for Cpu {
         scratch: &mut Reservation,
     ) -> Result<G2Projective, BackendError> {
         msm::msm(bases, scalars, scratch)
+    }
+
+    fn msm_g1_mut(
+        &self,
+        bases: &[G1Affine],
+        scalars: &mut [Scalar],
+        scratch: &mut Reservation,
+    ) -> Result<G1Projective, BackendError> {
+        msm::msm_mut(bases, scalars, scratch)
+    }
+
+    fn msm_g2_mut(
+        &self,
+        bases: &[G2Affine],
+        scalars: &mut [Scalar],
+        scratch: &mut Reservation,
+    ) -> Result<G2Projective, BackendError> {
+        msm::msm_mut(bases, scalars, scratch)
     }
 }

@@ -6,7 +6,6 @@ use group::Group;
 use group::prime::PrimeCurveAffine;
 
 use plimsoll::Reservation;
-use zeroize::Zeroize;
 
 use super::scratch::{ScratchVec, bytes_of};
 use super::{Backend, BackendError, CurveGroup, Transform, require_same_length, require_scratch};
@@ -27,6 +26,10 @@ impl Backend for Reference {
 
     fn quotient_scratch_bytes(&self, n: usize, threads: usize) -> u64 {
         self.ntt_scratch_bytes(n, threads)
+    }
+
+    fn quotient_vectors(&self) -> usize {
+        2
     }
 
     fn msm_scratch_bytes(&self, _group: CurveGroup, n: usize, _threads: usize) -> u64 {
@@ -58,7 +61,6 @@ impl Backend for Reference {
                 scale_by_powers(data, &domain.size_inverse(), &domain.coset_shift_inverse());
             }
         }
-        crate::secret::erase(&mut buffer);
         buffer.release(scratch);
         Ok(())
     }
@@ -145,7 +147,6 @@ fn double_and_add<C: PrimeCurveAffine<Scalar = Scalar>>(
             }
         }
     }
-    bytes.iter_mut().for_each(|bytes| bytes.zeroize());
     bytes.release(scratch);
     Ok(sum)
 }

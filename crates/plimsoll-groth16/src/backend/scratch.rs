@@ -7,11 +7,12 @@ use plimsoll::{Bytes, Charged, Reservation};
 
 use super::BackendError;
 
-/// A buffer of fixed length that pays for itself.
+/// A buffer of fixed length that pays for itself. What was in it is overwritten before its memory is freed, however that comes about:
+/// nearly all that is computed here follows from a witness.
 #[derive(Debug)]
-pub(super) struct ScratchVec<T>(Charged<Vec<T>>);
+pub(super) struct ScratchVec<T: Copy + Default>(Option<Charged<Vec<T>>>);
 
-impl<T: Clone> ScratchVec<T> {
+impl<T: Copy + Default> ScratchVec<T> {
     /// `len` copies of `value`, paid from `scratch`.
     pub(super) fn filled(
         scratch: &mut Reservation,
@@ -33,28 +34,43 @@ impl<T: Clone> ScratchVec<T> {
             }),
         })?;
         data.resize(len, value).map_err(|_| too_small(data.bytes()))?;
-        Ok(Self(data))
+        Ok(Self(Some(data)))
     }
 
-    /// Frees the buffer, then gives its bytes back to `scratch`.
-    pub(super) fn release(self, scratch: &mut Reservation) {
-        let (data, payment) = self.0.into_parts();
-        drop(data);
-        scratch.merge(payment).expect("it was split off this reservation");
+    /// Erases and frees the buffer, then gives its bytes back to `scratch`.
+    pub(super) fn release(mut self, scratch: &mut Reservation) {
+        self.erase();
+        if let Some(data) = self.0.take() {
+            let (data, payment) = data.into_parts();
+            drop(data);
+            scratch.merge(payment).expect("it was split off this reservation");
+        }
+    }
+
+    fn erase(&mut self) {
+        // All of these types' defaults are zeros.
+        self.fill(T::default());
+        zeroize::optimization_barrier(&**self);
     }
 }
 
-impl<T> Deref for ScratchVec<T> {
+impl<T: Copy + Default> Drop for ScratchVec<T> {
+    fn drop(&mut self) {
+        self.erase();
+    }
+}
+
+impl<T: Copy + Default> Deref for ScratchVec<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        &self.0
+        self.0.as_deref().unwrap_or_default()
     }
 }
 
-impl<T> DerefMut for ScratchVec<T> {
+impl<T: Copy + Default> DerefMut for ScratchVec<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        &mut self.0
+        self.0.as_deref_mut().unwrap_or_default()
     }
 }
 

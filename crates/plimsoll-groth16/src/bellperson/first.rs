@@ -1,8 +1,9 @@
 //! The first circuit that is proved under a key is synthesised for its matrices and for its values in one pass, because it is
 //! consumed by it.
 //!
-//! Nobody knows before how large the matrices are, so this one pass is charged only when it is done. Who wants no byte uncounted
-//! gives the circuit's shape beforehand ([`super::Parameters::with_circuit`]).
+//! Nobody knows before how large the matrices are, so they are charged only when they are done, here and where the circuit's shape is
+//! given beforehand ([`super::Parameters::with_circuit`]). Who does that has the values at least counted: those of this one pass
+//! are not.
 
 use std::fmt;
 

@@ -12,7 +12,7 @@ use super::b_g2::Openings;
 use crate::proof::Proof;
 use crate::secret::erase;
 
-/// The random r and s that hide the witness. They are used for one proof, and erased.
+/// The random r and s that hide the witness. They are used for one proof, and erased where they are kept when that is dropped.
 pub struct Blinding {
     r: Scalar,
     s: Scalar,
@@ -52,10 +52,10 @@ impl Prover {
     pub fn assemble(&self, openings: Openings, blinding: Blinding) -> Proved {
         let vk = &self.key.vk;
         let Openings { h_and_l, a, b_g1, b_g2, public_inputs } = openings;
-        let a = a + vk.alpha_g1 + vk.delta_g1 * blinding.r;
-        let b = b_g2 + vk.beta_g2 + vk.delta_g2 * blinding.s;
+        let a = *a + vk.alpha_g1 + vk.delta_g1 * blinding.r;
+        let b = *b_g2 + vk.beta_g2 + vk.delta_g2 * blinding.s;
         // r·B − rs·δ is r times B without its blinding.
-        let c = h_and_l + a * blinding.s + (b_g1 + vk.beta_g1) * blinding.r;
+        let c = *h_and_l + a * blinding.s + (*b_g1 + vk.beta_g1) * blinding.r;
         Proved {
             proof: Proof { a: a.to_affine(), b: b.to_affine(), c: c.to_affine() },
             public_inputs: public_inputs.to_vec(),

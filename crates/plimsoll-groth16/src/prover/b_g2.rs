@@ -7,13 +7,14 @@ use plimsoll::{Charged, Grant};
 use super::commit::Committed;
 use super::{ProveError, Prover};
 use crate::footprint::SCRATCH;
+use crate::secret::SecretPoint;
 
 /// All that a proof is assembled from.
 pub struct Openings {
-    pub(super) h_and_l: G1Projective,
-    pub(super) a: G1Projective,
-    pub(super) b_g1: G1Projective,
-    pub(super) b_g2: G2Projective,
+    pub(super) h_and_l: SecretPoint<G1Projective>,
+    pub(super) a: SecretPoint<G1Projective>,
+    pub(super) b_g1: SecretPoint<G1Projective>,
+    pub(super) b_g2: SecretPoint<G2Projective>,
     pub(super) public_inputs: Charged<Vec<Scalar>>,
 }
 
@@ -25,9 +26,9 @@ impl Prover {
     /// # Errors
     /// [`ProveError::Backend`]; [`ProveError::Key`].
     pub fn b_g2(&self, grant: &mut Grant, committed: Committed) -> Result<Openings, ProveError> {
-        let Committed { h_and_l, a, b_g1, b_scalars, public_inputs } = committed;
+        let Committed { h_and_l, a, b_g1, mut b_scalars, public_inputs } = committed;
         if let Some(streamed) = &self.streamed {
-            let b_g2 = self.b_g2_streamed(grant, &b_scalars, streamed)?;
+            let b_g2 = self.b_g2_streamed(grant, &mut b_scalars, streamed)?;
             return Ok(Openings { h_and_l, a, b_g1, b_g2, public_inputs });
         }
         let footprint = self.footprint(plimsoll::pool::current_threads());
@@ -36,8 +37,9 @@ impl Prover {
         let b_g2 = if bases.is_empty() {
             G2Projective::identity()
         } else {
-            self.backend.msm_g2(bases, &b_scalars[..bases.len()], &mut scratch).map_err(self.backend_error())?
+            self.backend.msm_g2_mut(bases, &mut b_scalars[..bases.len()], &mut scratch).map_err(self.backend_error())?
         };
+        let b_g2 = SecretPoint::new(b_g2);
         drop(b_scalars);
         Ok(Openings { h_and_l, a, b_g1, b_g2, public_inputs })
     }

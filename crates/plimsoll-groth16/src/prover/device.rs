@@ -39,6 +39,7 @@ use crate::device::{
 };
 use crate::keys::{HBasis, ProvingKey};
 use crate::r1cs::{Density, R1cs};
+use crate::secret::SecretPoint;
 
 pub use crate::footprint::DEVICE_STAGES;
 
@@ -255,14 +256,26 @@ impl<D: DeviceBackend> DeviceProver<D> {
     ///
     /// As the device says.
     pub fn stage_in(&self, cx: &mut LaneCx<'_, D>, evaluated: Evaluated) -> Result<OnDevice<D>, ProveError> {
-        let Evaluated { witness: Witness { assignment, public_inputs }, a, b, c } = evaluated;
+        let Evaluated { witness: Witness { assignment, public_inputs }, mut a, b, c } = evaluated;
         let layout = &self.layout;
         let mut buffer = cx.allocate(abc(cx.device()), layout.bytes)?;
         let [a_at, b_at, c_at] = layout.abc;
         // To erase them and give them back takes longer than the copies do. So each goes on a thread of its own, and none
         // outlives the stage, whose bytes they are.
         std::thread::scope(|scope| {
-            for (values, at) in [(a, a_at), (b, b_at), (c, c_at), (assignment, layout.assignment)] {
+            let c = match c {
+                Some(c) => {
+                    cx.copy_in(&D::scalars(&a), &mut buffer, a_at)?;
+                    c
+                }
+                // Made where a was, which is on the device.
+                None => {
+                    cx.copy_in(&D::scalars(&a), &mut buffer, a_at)?;
+                    self.prover.r1cs().evaluate_products(&assignment, &mut a);
+                    a
+                }
+            };
+            for (values, at) in [(b, b_at), (c, c_at), (assignment, layout.assignment)] {
                 cx.copy_in(&D::scalars(&values), &mut buffer, at)?;
                 // Where the system has no thread, the closure is dropped here, and the values with it.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(values));
@@ -336,7 +349,13 @@ impl<D: DeviceBackend> DeviceProver<D> {
             staged.scalars.replace(Scalars::UsedUp(Some(error.clone())));
         })?;
         let public_inputs = staged.public_inputs.borrow_mut().take().ok_or(ProveError::Stopped)?;
-        Ok(Openings { h_and_l: sums.h_and_l, a: sums.a, b_g1: sums.b_g1, b_g2: sums.b_g2, public_inputs })
+        Ok(Openings {
+            h_and_l: SecretPoint::new(sums.h_and_l),
+            a: SecretPoint::new(sums.a),
+            b_g1: SecretPoint::new(sums.b_g1),
+            b_g2: SecretPoint::new(sums.b_g2),
+            public_inputs,
+        })
     }
 }
 

@@ -7,28 +7,43 @@ use super::{ProveError, Prover};
 use crate::footprint::PROVERS;
 use crate::secret::SecretVec;
 
-/// The witness with a, b, c: one value for each point of the domain, zero beyond the constraints.
+/// The witness with a and b, and c where somebody takes it: one value for each point of the domain, zero beyond the constraints.
 #[derive(Debug)]
 pub struct Evaluated {
     pub(super) witness: Witness,
     pub(super) a: SecretVec,
     pub(super) b: SecretVec,
-    pub(super) c: SecretVec,
+    /// Otherwise it is made when it is needed, where b was.
+    pub(super) c: Option<SecretVec>,
 }
 
 impl Prover {
-    /// Multiplies the three matrices by the assignment, and checks that the witness satisfies the constraints: that costs a
+    /// Multiplies the matrices by the assignment, and checks that the witness satisfies the constraints: that costs a
     /// multiplication each, and saves the making of a proof that nobody would accept. Where the products are implied
     /// ([`products_implied`](crate::r1cs::R1cs::products_implied)) there is nothing to check.
     ///
-    /// Takes the class `provers` from the grant.
+    /// Takes the class `provers` from the grant: as many vectors as the backend takes ([`quotient_vectors`]).
+    ///
+    /// [`quotient_vectors`]: crate::backend::Backend::quotient_vectors
     ///
     /// # Errors
     /// [`ProveError::Unsatisfied`].
     pub fn evaluate(&self, grant: &mut Grant, witness: Witness) -> Result<Evaluated, ProveError> {
-        // All three at once, as they were granted: so what the ledger has held is what the process has.
-        let [mut a, mut b, mut c] = SecretVec::zeroed_three(grant, PROVERS, self.domain.size())?;
-        match self.r1cs.evaluate_all(&witness.assignment, [&mut *a, &mut *b, &mut *c]) {
+        self.evaluate_vectors(grant, witness, self.backend.quotient_vectors() > 2)
+    }
+
+    /// The same for a device, which takes all three vectors.
+    ///
+    /// # Errors
+    /// [`ProveError::Unsatisfied`].
+    pub fn evaluate_for_device(&self, grant: &mut Grant, witness: Witness) -> Result<Evaluated, ProveError> {
+        self.evaluate_vectors(grant, witness, true)
+    }
+
+    fn evaluate_vectors(&self, grant: &mut Grant, witness: Witness, with_c: bool) -> Result<Evaluated, ProveError> {
+        // All at once, as they were granted: so what the ledger has held is what the process has.
+        let (mut a, mut b, mut c) = SecretVec::zeroed_vectors(grant, PROVERS, self.domain.size(), with_c)?;
+        match self.r1cs.evaluate_all(&witness.assignment, [&mut *a, &mut *b], c.as_deref_mut()) {
             Some(place) => Err(ProveError::Unsatisfied { constraint: self.first_unsatisfied(&witness, place) }),
             None => Ok(Evaluated { witness, a, b, c }),
         }

@@ -22,12 +22,14 @@ pub struct Quotient {
 impl Prover {
     /// Computes the quotient in the place of a. The bytes of b and c are given back before its last transform.
     ///
+    /// Where c is not there yet, it is made where b was, once b has become part of the product.
+    ///
     /// Holds `scratch` from the grant.
     ///
     /// # Errors
     /// [`ProveError::Backend`].
     pub fn quotient(&self, grant: &mut Grant, evaluated: Evaluated) -> Result<Quotient, ProveError> {
-        let Evaluated { witness, mut a, mut b, mut c } = evaluated;
+        let Evaluated { witness, mut a, mut b, c } = evaluated;
         let footprint = self.footprint(plimsoll::pool::current_threads());
         let mut scratch = grant.take(SCRATCH, footprint.quotient_scratch())?;
         let factor = match self.key.h.basis {
@@ -35,11 +37,19 @@ impl Prover {
             // The points carry it.
             HBasis::OddCosetLagrange => Scalar::ONE,
         };
-        self.backend
-            .quotient_on_coset(&self.domain, &mut a, &mut b, &mut c, &factor, &mut scratch)
-            .map_err(self.backend_error())?;
+        let (backend, domain, error) = (&*self.backend, &self.domain, self.backend_error());
+        match c {
+            Some(mut c) => {
+                let made = backend.quotient_on_coset(domain, &mut a, &mut b, &mut c, &factor, &mut scratch);
+                made.map_err(error)?;
+            }
+            None => {
+                backend.product_on_coset(domain, &mut a, &mut b, &mut scratch).map_err(&error)?;
+                self.r1cs.evaluate_products(&witness.assignment, &mut b);
+                backend.subtract_on_coset(domain, &mut a, &mut b, &factor, &mut scratch).map_err(&error)?;
+            }
+        }
         drop(b);
-        drop(c);
         if self.key.h.basis == HBasis::PowersOfTau {
             self.backend
                 .ntt(&self.domain, &mut a, Transform::CosetInverse, &mut scratch)

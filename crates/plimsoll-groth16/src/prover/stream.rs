@@ -13,7 +13,7 @@ use super::quotient::Quotient;
 use super::{ProveError, Prover, Streamed};
 use crate::footprint::{SCRATCH, pieces};
 use crate::keys::Query;
-use crate::secret::{SecretVec, erase};
+use crate::secret::{SecretPoint, SecretVec, erase};
 
 impl Prover {
     /// [`Prover::commit`] with points that pass through.
@@ -24,7 +24,7 @@ impl Prover {
         streamed: &Streamed,
     ) -> Result<Committed, ProveError> {
         let Quotient { witness, h } = quotient;
-        let (assignment, public_inputs) = (witness.assignment, witness.public_inputs);
+        let (mut assignment, public_inputs) = (witness.assignment, witness.public_inputs);
         let len = streamed.piece_g1(&self.r1cs);
         let mut values = SecretVec::zeroed(grant, SCRATCH, len)?;
         let mut piece = Piece::<G1Affine>::of(grant, len, streamed)?;
@@ -32,25 +32,25 @@ impl Prover {
         let mut scratch = grant.take(SCRATCH, footprint.multiplication_scratch())?;
 
         let key = &*streamed.key;
-        let mut h_and_l = G1Projective::identity();
+        let mut h_and_l = SecretPoint::new(G1Projective::identity());
         for (first, len) in pieces(key.points(Query::H), streamed.piece) {
             for (i, value) in values[..len].iter_mut().enumerate() {
                 *value = h[key.h_place(first + i)];
             }
-            h_and_l += self.msm_piece(&mut piece, Query::H, first, &values[..len], &mut scratch)?;
+            *h_and_l += self.msm_piece(&mut piece, Query::H, first, &mut values[..len], &mut scratch)?;
         }
         erase(&mut values);
         drop(h);
-        let mut sum = |query, values: &[Scalar]| -> Result<G1Projective, ProveError> {
-            let mut sum = G1Projective::identity();
+        let mut sum = |query, values: &mut [Scalar]| -> Result<SecretPoint<G1Projective>, ProveError> {
+            let mut sum = SecretPoint::new(G1Projective::identity());
             for (first, len) in pieces(key.points(query), streamed.piece) {
-                sum += self.msm_piece(&mut piece, query, first, &values[first..first + len], &mut scratch)?;
+                *sum += self.msm_piece(&mut piece, query, first, &mut values[first..first + len], &mut scratch)?;
             }
             Ok(sum)
         };
-        h_and_l += sum(Query::L, &assignment[self.r1cs.inputs()..])?;
-        let a = sum(Query::A, &assignment)?;
-        let b_g1 = sum(Query::B, &assignment)?;
+        *h_and_l += *sum(Query::L, &mut assignment[self.r1cs.inputs()..])?;
+        let a = sum(Query::A, &mut assignment)?;
+        let b_g1 = sum(Query::B, &mut assignment)?;
         Ok(Committed { h_and_l, a, b_g1, b_scalars: assignment, public_inputs })
     }
 
@@ -58,19 +58,19 @@ impl Prover {
     pub(super) fn b_g2_streamed(
         &self,
         grant: &mut Grant,
-        values: &[Scalar],
+        values: &mut [Scalar],
         streamed: &Streamed,
-    ) -> Result<G2Projective, ProveError> {
+    ) -> Result<SecretPoint<G2Projective>, ProveError> {
         let mut piece = Piece::<G2Affine>::of(grant, streamed.piece_g2(&self.r1cs), streamed)?;
         let footprint = self.footprint(plimsoll::pool::current_threads());
         let mut scratch = grant.take(SCRATCH, footprint.multiplication_scratch_g2())?;
-        let mut sum = G2Projective::identity();
+        let mut sum = SecretPoint::new(G2Projective::identity());
         for (first, len) in pieces(streamed.key.points(Query::B), streamed.piece) {
             self.check_stop()?;
             let points = &mut piece.points[..len];
             streamed.key.read_g2(first, points).map_err(|source| ProveError::Key { source })?;
-            let values = &values[first..first + len];
-            sum += self.backend.msm_g2(points, values, &mut scratch).map_err(self.backend_error())?;
+            let values = &mut values[first..first + len];
+            *sum += self.backend.msm_g2_mut(points, values, &mut scratch).map_err(self.backend_error())?;
         }
         Ok(sum)
     }
@@ -80,14 +80,14 @@ impl Prover {
         piece: &mut Piece<G1Affine>,
         query: Query,
         first: usize,
-        values: &[Scalar],
+        values: &mut [Scalar],
         scratch: &mut Reservation,
     ) -> Result<G1Projective, ProveError> {
         self.check_stop()?;
         let points = &mut piece.points[..values.len()];
         let streamed = self.streamed.as_ref().expect("only called with a key that passes through");
         streamed.key.read_g1(query, first, points).map_err(|source| ProveError::Key { source })?;
-        self.backend.msm_g1(points, values, scratch).map_err(self.backend_error())
+        self.backend.msm_g1_mut(points, values, scratch).map_err(self.backend_error())
     }
 }
 

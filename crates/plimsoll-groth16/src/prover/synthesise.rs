@@ -42,7 +42,7 @@ impl Prover {
         let outcome = circuit.synthesize(&mut collector);
         let (found, overflowed) = (collector.counts(), collector.overflowed());
         let expected = Counts { inputs: r1cs.inputs(), aux: r1cs.aux(), constraints: r1cs.constraints() };
-        if overflowed || (outcome.is_ok() && found != expected) {
+        if overflowed || (outcome.is_ok() && !collector.has_shape(&expected)) {
             return Err(ProveError::ShapeChanged { expected, found });
         }
         outcome.map_err(|source| ProveError::Synthesis { source })?;

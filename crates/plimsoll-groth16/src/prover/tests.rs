@@ -398,3 +398,48 @@ fn a_shape_whose_constraints_lie_elsewhere_on_the_domain_proves_with_its_key() {
         assert_eq!(verify_with(&prover, &proved), Ok(()), "{basis:?}");
     }
 }
+
+/// Gives its values in bulk to who wants nothing else, as circuits with a fast way to their witness do.
+#[derive(Clone)]
+struct Bulk {
+    start: Option<Scalar>,
+    steps: usize,
+    /// Values more than there should be.
+    more: usize,
+}
+
+impl Circuit<Scalar> for Bulk {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+        let squarings = Squarings { start: self.start, steps: self.steps };
+        if !cs.is_witness_generator() {
+            return squarings.synthesize(cs);
+        }
+        let start = self.start.ok_or(SynthesisError::AssignmentMissing)?;
+        let mut values = vec![start];
+        for i in 0..self.steps {
+            values.push((values[i] + values[i.saturating_sub(1)] + Scalar::from(3)).square());
+        }
+        let last = values.pop().ok_or(SynthesisError::AssignmentMissing)?;
+        let half = values.len() / 2;
+        cs.extend_aux(&values[..half]);
+        cs.allocate_empty_aux(values.len() - half).copy_from_slice(&values[half..]);
+        assert!(self.steps != 100 || cs.aux_slice() == values);
+        cs.extend_inputs(&[last]);
+        let _ = cs.allocate_empty(self.more, 0);
+        Ok(())
+    }
+}
+
+#[test]
+fn values_that_come_in_bulk_make_the_same_proof() {
+    let squarings = Squarings { start: Some(Scalar::from(3)), steps: 100 };
+    let prover = prover(squarings.clone());
+    let ledger = Ledger::unlimited();
+    let expected = prover.prove(&ledger, squarings, blinding()).expect("proof");
+    let bulk = |steps, more| prover.prove(&ledger, Bulk { start: Some(Scalar::from(3)), steps, more }, blinding());
+    assert_eq!(bulk(100, 0).expect("proof"), expected);
+    for (steps, more) in [(99, 0), (101, 0), (100, 1), (100, 1000)] {
+        let error = bulk(steps, more).expect_err("another shape");
+        assert!(matches!(error, ProveError::ShapeChanged { .. }), "{steps}, {more}: {error}");
+    }
+}

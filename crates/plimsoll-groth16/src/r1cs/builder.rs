@@ -84,6 +84,16 @@ impl R1csBuilder {
         words + Density::bytes_for(inputs + aux) * 2 + Dictionary::BYTES_PER_VALUE * (coefficients as u64 + 8)
     }
 
+    /// What allowing so many different coefficients takes more than `fewer` of them.
+    pub fn bytes_for_coefficients(fewer: usize, coefficients: usize) -> u64 {
+        Dictionary::BYTES_PER_VALUE * (coefficients - fewer) as u64
+    }
+
+    /// Lets it have so many different coefficients, 1 and −1 not counted; without it any number.
+    pub fn allow_coefficients(&mut self, most: usize) {
+        self.dictionary.allow(most);
+    }
+
     /// Makes room for so many entries of a matrix, so that none is moved.
     pub fn reserve(&mut self, side: Side, entries: usize) {
         let entries = if side == Side::A { entries + self.inputs } else { entries };
@@ -97,7 +107,8 @@ impl R1csBuilder {
     /// are left out.
     ///
     /// # Errors
-    /// [`ShapeError::UnknownVariable`], [`ShapeError::UnknownRow`], [`ShapeError::TooLarge`].
+    /// [`ShapeError::UnknownVariable`], [`ShapeError::UnknownRow`], [`ShapeError::TooLarge`]; [`ShapeError::TooManyCoefficients`],
+    /// after which it can be added again, once more are allowed.
     pub fn push(&mut self, side: Side, row: usize, column: usize, coefficient: &Scalar) -> Result<(), ShapeError> {
         if row >= self.rows {
             return Err(ShapeError::UnknownRow { row, rows: self.rows });
@@ -108,6 +119,8 @@ impl R1csBuilder {
         if coefficient.is_zero_vartime() {
             return Ok(());
         }
+        let most = self.dictionary.most();
+        let index = self.dictionary.try_index_of(coefficient).ok_or(ShapeError::TooManyCoefficients { most })?;
         let entries = &mut self.sides[side as usize];
         // A row ends where the next one starts, which 32 bits must hold; the rows for the inputs bring an entry each.
         if entries.rows.len() + self.inputs >= u32::MAX as usize {
@@ -117,7 +130,7 @@ impl R1csBuilder {
         entries.row_end = entries.row_end.max(row + 1);
         entries.rows.push(row as u32);
         entries.columns.push(column as u32);
-        entries.coefficients.push(self.dictionary.index_of(coefficient));
+        entries.coefficients.push(index);
         Ok(())
     }
 

@@ -8,6 +8,9 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use sha2::{Digest, Sha256};
 
+/// How many numbers are hashed in one call.
+const WORDS_TOGETHER: usize = 256;
+
 /// The entries of one of the three matrices. A row's entries are `columns[start..end]` and the coefficient indices beside them.
 #[derive(Debug, Default)]
 pub struct Matrix {
@@ -64,8 +67,15 @@ impl Matrix {
     pub(super) fn hash_into(&self, hasher: &mut Sha256) {
         for words in [&self.row_ends, &self.columns, &self.coefficients] {
             hasher.update((words.len() as u64).to_le_bytes());
-            for word in words {
-                hasher.update(word.to_le_bytes());
+            // Many at a time: so short a piece costs more to hand over than to hash.
+            let mut bytes = [0; 4 * WORDS_TOGETHER];
+            for words in words.chunks(WORDS_TOGETHER) {
+                let bytes = &mut bytes[..4 * words.len()];
+                bytes
+                    .chunks_exact_mut(4)
+                    .zip(words)
+                    .for_each(|(place, word)| place.copy_from_slice(&word.to_le_bytes()));
+                hasher.update(bytes);
             }
         }
     }
@@ -79,6 +89,8 @@ pub(crate) struct Dictionary {
     indices: HashTable<u32>,
     /// Of a key of its own, so that a hostile file cannot make all values collide.
     hasher: RandomState,
+    /// As many values may be in it, the first two apart.
+    most: usize,
 }
 
 impl Dictionary {
@@ -90,27 +102,46 @@ impl Dictionary {
     pub(super) const BYTES_PER_VALUE: u64 = 3 * 32 + 2 * 2 * 5;
 
     pub(crate) fn new() -> Self {
-        let mut dictionary = Self { values: Vec::new(), indices: HashTable::new(), hasher: RandomState::new() };
+        let (values, indices, hasher) = (Vec::new(), HashTable::new(), RandomState::new());
+        let mut dictionary = Self { values, indices, hasher, most: usize::MAX };
         dictionary.index_of(&Scalar::ONE);
         dictionary.index_of(&-Scalar::ONE);
         dictionary
     }
 
+    /// Lets it have so many values beside 1 and −1.
+    pub(super) fn allow(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// How many it may have.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
     /// Where a coefficient is, or is put. There are fewer than entries, whose number fits.
     pub(crate) fn index_of(&mut self, coefficient: &Scalar) -> u32 {
+        // Where it is allowed to grow, it does.
+        self.try_index_of(coefficient).unwrap_or(Self::ONE)
+    }
+
+    /// The same; `None` for one that would be more than is [allowed](Dictionary::allow).
+    pub(super) fn try_index_of(&mut self, coefficient: &Scalar) -> Option<u32> {
         if self.values.first() == Some(coefficient) {
-            return Self::ONE;
+            return Some(Self::ONE);
         }
+        let is_full = self.values.len() >= self.most.saturating_add(2);
         let (values, hasher) = (&mut self.values, &self.hasher);
         let hash = |value: &Scalar| hasher.hash_one(value.to_bytes_le());
         let same = |index: &u32| values[*index as usize] == *coefficient;
         match self.indices.entry(hash(coefficient), same, |index| hash(&values[*index as usize])) {
-            Entry::Occupied(entry) => *entry.get(),
+            Entry::Occupied(entry) => Some(*entry.get()),
+            Entry::Vacant(_) if is_full => None,
             Entry::Vacant(entry) => {
                 let index = values.len() as u32;
                 entry.insert(index);
                 values.push(*coefficient);
-                index
+                Some(index)
             }
         }
     }

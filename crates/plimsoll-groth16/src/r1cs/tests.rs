@@ -188,8 +188,13 @@ fn one_walk_makes_all_three_products_and_finds_the_first_that_is_wrong() {
             assert_eq!(unsatisfied.is_some(), wrong.is_some(), "each variable is constrained");
             let mut found = [(); 3].map(|()| vec![Scalar::ZERO; n]);
             let [a, b, c] = &mut found;
-            assert_eq!(r1cs.evaluate_all(&assignment, [a, b, c]), unsatisfied);
+            assert_eq!(r1cs.evaluate_all(&assignment, [a, b], Some(c)), unsatisfied);
             assert!(found == expected, "stride {stride}");
+            // Without a place for c it is compared all the same, and made later where something else was.
+            let [mut a, mut b] = [(); 2].map(|()| vec![Scalar::ZERO; n]);
+            assert_eq!(r1cs.evaluate_all(&assignment, [&mut a, &mut b], None), unsatisfied);
+            r1cs.evaluate_products(&assignment, &mut found[0]);
+            assert!([a, b, std::mem::take(&mut found[0])] == expected, "stride {stride}");
         }
     }
     for stride in [1, 0x1234_5677] {

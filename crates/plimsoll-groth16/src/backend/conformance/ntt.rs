@@ -93,6 +93,18 @@ fn check_quotient(backend: &dyn Backend, domain: &Domain) {
         let factor = domain.vanishing_on_coset_inverse();
         backend.quotient_on_coset(domain, &mut quotient, &mut b_used, &mut c_used, &factor, scratch)
     });
+    if backend.quotient_vectors() == 2 {
+        // With c in the place of b it is the same.
+        let [mut in_two, mut second] = [a.clone(), b.clone()];
+        let mut product = |scratch: &mut _| backend.product_on_coset(domain, &mut in_two, &mut second, scratch);
+        with_exact_scratch(&what, footprint, &mut product);
+        second.copy_from_slice(&c);
+        with_exact_scratch(&what, footprint, |scratch| {
+            let factor = domain.vanishing_on_coset_inverse();
+            backend.subtract_on_coset(domain, &mut in_two, &mut second, &factor, scratch)
+        });
+        assert!(in_two == quotient, "{what} in two vectors");
+    }
     let coefficients = [&a, &b, &c].map(|values| transformed(backend, domain, values, Transform::Inverse));
     let divided = |x: &Scalar| {
         let [a, b, c] = coefficients.each_ref().map(|polynomial| evaluate(polynomial, x));
@@ -123,4 +135,7 @@ fn check_refusals(backend: &dyn Backend, domain: &Domain) {
     wrong(backend.mul_sub_scale(&mut fitting, &other, &long, &Scalar::ONE));
     let mut scratch = scratch_of(backend.quotient_scratch_bytes(2 * n, threads));
     wrong(backend.quotient_on_coset(domain, &mut fitting, &mut other, &mut long, &Scalar::ONE, &mut scratch));
+    wrong(backend.product_on_coset(domain, &mut fitting, &mut long, &mut scratch));
+    wrong(backend.subtract_on_coset(domain, &mut long, &mut other, &Scalar::ONE, &mut scratch));
+    wrong(backend.subtract_on_coset(domain, &mut fitting, &mut long, &Scalar::ONE, &mut scratch));
 }

@@ -9,7 +9,6 @@
 use blstrs::Scalar;
 use group::Group;
 use plimsoll::Reservation;
-use zeroize::Zeroize;
 
 use super::curve::{AffineCurve, BATCH, Step, add_each};
 use super::msm::Place;
@@ -18,7 +17,7 @@ use crate::backend::scratch::bytes_of;
 
 /// A tile is an eighth of the terms within these bounds, or as many as there are buckets.
 const MIN_TILE: usize = 1 << 9;
-const MAX_TILE: usize = 1 << 13;
+const MAX_TILE: usize = 1 << 12;
 
 /// How many additions it takes to sum the buckets of a window, about.
 pub(super) fn additions_of_sum(window_bits: usize) -> usize {
@@ -107,8 +106,8 @@ impl<C: AffineCurve> Lane<C> {
     }
 
     pub(super) fn release(mut self, scratch: &mut Reservation) {
-        // Which points went into which bucket says what the witness was.
-        self.entries.iter_mut().for_each(|entry| entry.bucket.zeroize());
+        self.results.fill((0, C::Curve::identity()));
+        zeroize::optimization_barrier(&self.results);
         self.buckets.release(scratch);
         self.entries.release(scratch);
         self.places.release(scratch);

@@ -17,7 +17,7 @@ pub(crate) const BATCH: usize = 512;
 /// A curve y² = x³ + b in affine coordinates, (0, 0) standing for infinity.
 ///
 /// Implemented for [`G1Affine`] and [`G2Affine`], and not meant for others.
-pub trait AffineCurve: PrimeCurveAffine<Scalar = Scalar, Curve: Curve<AffineRepr = Self>> {
+pub trait AffineCurve: PrimeCurveAffine<Scalar = Scalar, Curve: Curve<AffineRepr = Self>> + Default {
     /// The field of the coordinates.
     type Field: Coordinate;
 
@@ -175,6 +175,8 @@ mod tests {
 
     #[test]
     fn infinity_is_all_zeros() {
+        // What scratch is erased with.
+        assert!(G1Affine::default().is_infinity() && G2Affine::default().is_infinity());
         assert!(G1Affine::identity().is_infinity() && G2Affine::identity().is_infinity());
         assert!(!G1Affine::generator().is_infinity() && !G2Affine::generator().is_infinity());
         assert_eq!(G1Affine::generator() * Scalar::ZERO, blstrs::G1Projective::identity());

@@ -1,5 +1,6 @@
 //! Signed digits of scalars: Booth's recoding, in which every digit depends on its own bits and the one below alone.
 
+use blst::blst_fr;
 use blstrs::Scalar;
 use ff::PrimeField;
 
@@ -17,6 +18,41 @@ pub(crate) fn limbs(scalar: &Scalar) -> Limbs {
     limbs
 }
 
+/// The number that [`to_number`] left in a scalar's place.
+#[inline]
+pub(crate) fn number_in(place: &Scalar) -> Limbs {
+    let words = blst_fr::from(*place).l;
+    std::array::from_fn(|i| (words[i / 2] >> (32 * (i % 2))) as u32)
+}
+
+/// Puts a number in a scalar's place, as it is: until [`to_scalar`] undoes it the place holds no scalar.
+#[inline]
+pub(crate) fn to_number(place: &mut Scalar, number: &Limbs) {
+    let words = std::array::from_fn(|i| u64::from(number[2 * i]) | u64::from(number[2 * i + 1]) << 32);
+    *place = Scalar::from(blst_fr { l: words });
+}
+
+/// Makes a scalar of the number in its place again.
+#[inline]
+pub(crate) fn to_scalar(place: &mut Scalar) {
+    let words = blst_fr::from(*place).l;
+    // Numbers are below the order; a half of it, to be exact.
+    *place = Option::from(Scalar::from_u64s_le(&words)).unwrap_or(*place);
+}
+
+/// The opposite of a number below the order, as another; zero's is the order.
+#[inline]
+pub(crate) fn opposite(number: &Limbs) -> Limbs {
+    let mut opposite = Limbs::default();
+    let mut borrow = false;
+    for i in 0..8 {
+        let (difference, first) = ORDER[i].overflowing_sub(number[i]);
+        let (difference, second) = difference.overflowing_sub(u32::from(borrow));
+        (opposite[i], borrow) = (difference, first | second);
+    }
+    opposite
+}
+
 /// The order of the scalars, r.
 const ORDER: Limbs =
     [0x0000_0001, 0xffff_ffff, 0xfffe_5bfe, 0x53bd_a402, 0x09a1_d805, 0x3339_d808, 0x299d_7d48, 0x73ed_a753];
@@ -25,13 +61,7 @@ const ORDER: Limbs =
 #[inline]
 pub(crate) fn signed_limbs(scalar: &Scalar) -> (Limbs, bool) {
     let number = limbs(scalar);
-    let mut opposite = Limbs::default();
-    let mut borrow = false;
-    for i in 0..8 {
-        let (difference, first) = ORDER[i].overflowing_sub(number[i]);
-        let (difference, second) = difference.overflowing_sub(u32::from(borrow));
-        (opposite[i], borrow) = (difference, first | second);
-    }
+    let opposite = opposite(&number);
     // r is below 2^255, so one of the two is below 2^254, and comparing the highest words tells which nearly always.
     if opposite.iter().rev().lt(number.iter().rev()) { (opposite, true) } else { (number, false) }
 }
@@ -87,6 +117,20 @@ mod tests {
                 }
                 assert_eq!(sum, *number, "{number:?} in {bits} bits");
             }
+        }
+    }
+
+    #[test]
+    fn a_number_in_a_scalars_place_is_undone() {
+        let two = Scalar::from(2);
+        let half = two.invert().expect("not zero");
+        for scalar in [Scalar::ZERO, Scalar::ONE, -Scalar::ONE, half, half - Scalar::ONE, two.pow_vartime([200])] {
+            let (number, negative) = signed_limbs(&scalar);
+            let mut place = scalar;
+            to_number(&mut place, &number);
+            assert_eq!(number_in(&place), number);
+            to_scalar(&mut place);
+            assert_eq!(place, if negative { -scalar } else { scalar });
         }
     }
 

@@ -51,7 +51,7 @@ impl<D: DeviceBackend> DeviceProver<D> {
             })
             .stage(evaluate, move |cx, (witness, beside)| {
                 two.prover.check_stop()?;
-                Ok((two.prover.evaluate(cx.grant(), witness)?, beside))
+                Ok((two.prover.evaluate_for_device(cx.grant(), witness)?, beside))
             })
             // Once it has begun it is bound to the device whose key it has.
             .from_start(again)
