@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: random traces against the oracle, random ways through worlds of `plimsoll-check`, then random threads over one ledger after another.
 //!
-//! Options: `--events N` (of traces, a million unless given), `--seconds N` (of threads, 20 unless given), `--threads N`
+//! Options: `--events N` (of traces, a million unless given), `--steps N` (of the walks, a tenth as many unless given), `--seconds N` (of threads, 20 unless given), `--threads N`
 //! (8), `--seed N` (printed; the same seed makes the same traces, and threads that do the same things in another
 //! interleaving).
 
@@ -12,6 +12,7 @@ use plimsoll_soak::{actor, trace, walks};
 
 struct Options {
     events: usize,
+    steps: Option<usize>,
     seconds: u64,
     threads: u64,
     seed: u64,
@@ -34,16 +35,21 @@ fn main() -> ExitCode {
 
 fn options() -> Result<Options, String> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
-    let mut options = Options { events: 1_000_000, seconds: 20, threads: 8, seed: now as u64 };
+    let mut options = Options { events: 1_000_000, steps: None, seconds: 20, threads: 8, seed: now as u64 };
     let mut args = std::env::args().skip(1);
     while let Some(name) = args.next() {
         let number = args.next().and_then(|value| value.parse().ok()).ok_or(format!("{name} takes a number"))?;
         match name.as_str() {
             "--events" => options.events = number as usize,
+            "--steps" => options.steps = Some(number as usize),
             "--seconds" => options.seconds = number,
             "--threads" => options.threads = number.max(1),
             "--seed" => options.seed = number,
-            _ => return Err(format!("unknown option {name}; there are --events, --seconds, --threads and --seed")),
+            _ => {
+                return Err(format!(
+                    "unknown option {name}; there are --events, --steps, --seconds, --threads and --seed"
+                ));
+            }
         }
     }
     Ok(options)
@@ -67,11 +73,11 @@ fn traces(options: &Options) {
     println!("{events} events in {count} traces, {:.1} s", started.elapsed().as_secs_f64());
 }
 
-/// A tenth as many steps as the traces have: each is checked by trying all orders.
+/// A tenth as many steps as the traces have, unless told otherwise: each is checked by trying all orders.
 fn walks(options: &Options) {
     let started = Instant::now();
     let (mut steps, mut count) = (0, 0);
-    while steps < options.events / 10 {
+    while steps < options.steps.unwrap_or(options.events / 10) {
         let seed = options.seed.wrapping_add(count);
         match walks::run(seed) {
             Ok(report) => steps += report.transitions,

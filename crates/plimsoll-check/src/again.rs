@@ -43,7 +43,9 @@ impl Step<'_> {
         }
         let known = &mut self.state.actors[actor];
         (known.at, known.admitted, known.stays) = (At::Between(0), keeps, keeps);
-        known.alone.clear();
+        if !keeps {
+            known.alone.clear();
+        }
         // It does not queue behind those who came after its first admission.
         known.place = known.admitted_at.filter(|_| !keeps);
         let restarted = self.state.ledger.restart(id, &mut self.out);

@@ -5,6 +5,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
+use crate::again;
 use crate::choice;
 use crate::event::At;
 use crate::facts::{Facts, OwnerFacts};
@@ -27,7 +28,10 @@ pub(crate) fn check(setup: &Setup<'_>, state: &State, granted: usize, moments: &
     let facts = facts.with_what_was_asked(state);
     let mine = facts.owners.iter().find(|owner| owner.actor == granted).expect("it was granted something");
     let is_taken = |plan: &&Plan| plan.account == account && plan.choice == state.ledger.choice(id);
-    for plan in in_turn(setup, state, &facts, mine).into_iter().take_while(|plan| !is_taken(plan)) {
+    // Who runs alone goes by the plan that stands for it.
+    let alone = !mine.in_flight && again::would_run_alone(setup, state, granted);
+    let before_it = in_turn(setup, state, &facts, mine).into_iter().take_while(|plan| !alone && !is_taken(plan));
+    for plan in before_it {
         if rules::is_grantable_by(setup, state, &facts, mine, plan) {
             let (mine, choice) = (&setup.names[granted], plan.choice);
             return Err(Broken::new(Rule::Order, format!("{mine} could have been granted by its profile {choice}")));

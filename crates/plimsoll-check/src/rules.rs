@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use plimsoll::ledger::error::Reason;
 use plimsoll::ledger::state::{AccountId, Kind as Limited};
 use plimsoll::{Bytes, Class, Resource, Space};
 
@@ -55,6 +56,8 @@ pub enum Rule {
     Resize,
     /// The ledger answers what it was asked for, and nothing else.
     Answer,
+    /// Whoever waits is told what is in the way. On [walks](crate::World::walk) alone: it costs a copy of each state.
+    Explained,
     /// The ledger panicked.
     NoPanic,
     /// An invariant of the world's own.
@@ -79,6 +82,7 @@ impl fmt::Display for Rule {
             Rule::Alone => "alone",
             Rule::Resize => "stepwise resize",
             Rule::Answer => "the right answer",
+            Rule::Explained => "waiting is explained",
             Rule::NoPanic => "no panic",
             Rule::Invariant(name) => name,
         })
@@ -299,6 +303,18 @@ fn resized(setup: &Setup<'_>, facts: &Facts) -> Result<(), Broken> {
     Ok(())
 }
 
+/// Whoever waits is told what is in the way.
+pub(crate) fn explained(state: &State) -> Result<(), Broken> {
+    let mut ledger = state.ledger.clone();
+    for waiter in ledger.snapshot().waiters {
+        if waiter.shortage.reason == Reason::Queued {
+            let why = format!("{} waits, and the ledger knows of nothing that is in its way", waiter.shortage.who);
+            return Err(Broken::new(Rule::Explained, why));
+        }
+    }
+    Ok(())
+}
+
 /// I5, I8, and that whatever waits cannot be granted.
 fn waits_rightly(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> Result<(), Broken> {
     let name = &setup.names[waiter.actor];
@@ -351,8 +367,15 @@ pub(crate) fn is_grantable_by(
     if !waiter.goes_with_growth() && choice::only_joins(setup, state, facts, waiter.actor, plan) {
         return false;
     }
+    let switches = waiter.in_flight
+        && setup.parent(waiter.actor).is_none()
+        && matches!(setup.kind(waiter.actor), Kind::Job(_))
+        && plan.choice != state.actors[waiter.actor].choice;
     let changed = choice::by_plan(setup, state, facts, waiter, plan);
-    changed.is_some_and(|(facts, waiter)| is_grantable_as_it_is(setup, state, &facts, &waiter))
+    changed.is_some_and(|(facts, waiter)| {
+        !(switches && again::is_beside_alone(setup, state, &facts, &waiter))
+            && is_grantable_as_it_is(setup, state, &facts, &waiter)
+    })
 }
 
 fn is_grantable_as_it_is(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> bool {

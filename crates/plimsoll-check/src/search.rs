@@ -68,7 +68,7 @@ pub(crate) fn step(setup: &Setup<'_>, state: &State, event: Event) -> Result<Sta
 }
 
 /// A panic of the state machine is a violation like any other: it must not take the trace with it.
-fn caught<T>(f: impl FnOnce() -> Result<T, Broken>) -> Result<T, Broken> {
+pub(crate) fn caught<T>(f: impl FnOnce() -> Result<T, Broken>) -> Result<T, Broken> {
     panic::catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");

@@ -1,5 +1,6 @@
 //! One random way through a world that is too large for all of them.
 
+use crate::rules;
 use crate::search::{self, possible};
 use crate::setup::Setup;
 use crate::state::State;
@@ -14,7 +15,9 @@ pub(crate) fn walk(world: &World, seed: u64) -> Result<Report, CheckError> {
     let mut state = State::new(&setup);
     let mut path = Vec::new();
     loop {
-        search::visit(&setup, &state, &mut report).map_err(|broken| search::violation(&setup, &path, broken))?;
+        search::visit(&setup, &state, &mut report)
+            .and_then(|()| search::caught(|| rules::explained(&state)))
+            .map_err(|broken| search::violation(&setup, &path, broken))?;
         let events = possible(&setup, &state);
         if events.is_empty() {
             report.states = path.len() + 1;

@@ -118,3 +118,26 @@ fn a_childs_oversize_job_is_alone_in_the_child() {
     drop((grant, job));
     drop(tenant.reserve(A, Bytes(1)).try_now().unwrap());
 }
+
+#[test]
+fn nobody_waits_for_a_job_alone_by_a_plan_that_has_nothing_to_do_with_its_limit() {
+    let ledger = ledger(8);
+    let tenant = ledger.child("tenant", &Budget::new().space(Space::HOST, Bytes(4)));
+    let mut job = tenant.submit(JobSpec::new("job", one_stage(6)).alone_if_oversize()).unwrap();
+    let grant = poll(&mut job, 0).unwrap();
+    let two = |first: Demand, second: Demand| {
+        Profile::new().stage("s", first, Demand::new()).stage("t", second, Demand::new())
+    };
+    let device = |bytes| Demand::new().bytes(B, Bytes(bytes));
+    let by_host = two(bytes(1), bytes(1));
+    let by_device = two(device(2), device(4));
+    let mut either = tenant.submit(JobSpec::new("either", by_host).or(by_device)).unwrap();
+    let others = poll(&mut either, 0).expect("by its other plan it takes nothing of the child's host memory");
+    drop(others);
+    // Nor does it come there later by going another way, though there is room there and none on the device.
+    let held = ledger.reserve(B, Bytes(1)).wait().unwrap();
+    assert!(poll(&mut either, 1).is_none());
+    drop((grant, job));
+    let others = poll(&mut either, 1).expect("nobody runs alone any more");
+    drop((others, held));
+}

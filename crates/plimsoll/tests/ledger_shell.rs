@@ -269,7 +269,8 @@ fn a_childs_limit_binds_the_child_and_holds_back_nobody_else() {
         assert_eq!(held(&root), 9);
         let sibling = child.reserve(A, Bytes(1)).try_now().expect_err("but the child itself keeps its order");
         let ReserveError::WouldWait(shortage) = sibling else { panic!("{sibling}") };
-        assert_eq!(shortage.reason, Reason::Order, "one byte fits, and would be safe");
+        let behind = Reason::Order { behind: "a".into() };
+        assert_eq!(shortage.reason, behind, "one byte fits, and would be safe");
         drop(beside);
         drop(_first);
         drop(waiter.join().unwrap().unwrap());

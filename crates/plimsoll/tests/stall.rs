@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use plimsoll::ledger::Stall;
 use plimsoll::ledger::snapshot::SpaceTotals;
+use plimsoll::ledger::{EnterError, Stall};
 use plimsoll::{Budget, Bytes, Class, Demand, JobSpec, Ledger, Profile, Slots, Space};
 
 const PROVERS: Class = Class::new("provers", Space::HOST);
@@ -180,4 +180,99 @@ fn growth_beyond_what_was_declared_is_counted() {
     assert_eq!(ledger.snapshot().overdrawn, 2);
     assert!(taken.try_grow(Bytes(500)).is_err());
     assert_eq!(ledger.snapshot().overdrawn, 2);
+}
+
+/// What a job that waits at the head is told, by `try_` and in a stall.
+fn told(ledger: &Ledger, job: &mut plimsoll::Job) -> (String, String) {
+    let refused = match job.enter(0).try_now().unwrap_err() {
+        EnterError::WouldWait(shortage) => shortage.to_string(),
+        other => panic!("{other}"),
+    };
+    let mut stall = None;
+    waiting(job.enter(0), || stall = ledger.stall(Duration::ZERO));
+    (refused, without_times(&stall.unwrap().to_string()))
+}
+
+#[test]
+fn who_could_then_not_finish_is_named_with_who_holds_what_it_needs() {
+    let ledger = ledger();
+    let bytes = |bytes| Demand::new().bytes(PROVERS, Bytes(bytes));
+    let grows =
+        |first, all| Profile::new().stage("load", bytes(first), bytes(first)).stage("prove", bytes(all), bytes(0));
+    let key = ledger.reserve(PROVERS, Bytes(10)).name("key").retained().try_now().unwrap();
+    let mut first = ledger.submit(JobSpec::new("first", grows(40, 90))).unwrap();
+    let grant = first.enter(0).try_now().unwrap();
+    let mut second = ledger.submit(JobSpec::new("second", grows(20, 60))).unwrap();
+    let (refused, stall) = told(&ledger, &mut second);
+    assert_eq!(
+        refused,
+        "\"second\" fits, but \"first\" may then still need 50 B of host memory, and 30 B would be left for it to finish; \
+         held by \"second\" (20 B), \"key\" (10 B)"
+    );
+    let place = place_of(&ledger, "key");
+    assert_eq!(
+        stall,
+        format!(
+            "\"second\" (stage load, for T needs 20 B of provers: there is room, but \"first\" may then still need 50 B of host \
+             memory, and 30 B would be left for it to finish; held by \"key\" (10 B, for T from {place})"
+        )
+    );
+    // A reservation that asks for growth, and one that holds nothing yet, are told the same.
+    let mut key = key;
+    let growth = key.try_grow(Bytes(45)).unwrap_err().to_string();
+    assert!(growth.contains("\"first\" may then still need 50 B of host memory, and 5 B would be left"), "{growth}");
+    let plain = ledger.reserve(PROVERS, Bytes(5)).name("plain").retained().try_now().unwrap_err().to_string();
+    assert!(plain.contains("\"first\" may then still need 50 B of host memory, and 45 B would be left"), "{plain}");
+    drop((grant, key));
+}
+
+#[test]
+fn who_must_not_be_passed_is_named() {
+    let ledger = Ledger::new(Budget::new().space(Space::HOST, Bytes(100)).bypass(0));
+    let held = ledger.reserve(PROVERS, Bytes(60)).try_now().unwrap();
+    let mut small = job(&ledger, "small", Demand::new().bytes(PROVERS, Bytes(10)));
+    waiting(ledger.reserve(PROVERS, Bytes(50)).name("large"), || {
+        // The short way, and the long one.
+        let plain = ledger.reserve(PROVERS, Bytes(10)).try_now().unwrap_err().to_string();
+        assert!(plain.contains("fits, but would pass \"large\", which was passed as often"), "{plain}");
+        let named = ledger.reserve(PROVERS, Bytes(10)).name("named").try_now().unwrap_err().to_string();
+        assert!(named.contains("\"named\" fits, but would pass \"large\""), "{named}");
+        let (refused, stall) = told(&ledger, &mut small);
+        assert!(refused.contains("fits, but would pass \"large\""), "{refused}");
+        assert!(
+            stall.lines().any(|line| line.contains("may not pass \"large\", which has waited for longer")),
+            "{stall}"
+        );
+    });
+    drop(held);
+}
+
+#[test]
+fn who_runs_alone_is_named_and_a_limit_that_comes_down_is_the_one_that_is_short() {
+    let ledger = ledger();
+    let bytes = |bytes| Demand::new().bytes(PROVERS, Bytes(bytes));
+    let large = JobSpec::new("large", Profile::new().stage("s", bytes(150), Demand::new())).alone_if_oversize();
+    let mut large = ledger.submit(large).unwrap();
+    let mut other = job(&ledger, "other", bytes(10));
+    let others = other.enter(0).try_now().unwrap();
+    let (refused, stall) = told(&ledger, &mut large);
+    assert_eq!(refused, "\"large\" is larger than a limit, and runs alone when these have ended: \"other\"");
+    assert!(stall.ends_with("runs alone when these have ended: \"other\""), "{stall}");
+    drop((others, other));
+    let grant = large.enter(0).try_now().unwrap();
+    let mut beside = job(&ledger, "beside", Demand::new().slots(LANES, 1));
+    let (refused, stall) = told(&ledger, &mut beside);
+    assert_eq!(refused, "\"beside\" is not admitted beside \"large\", which runs alone");
+    assert!(stall.ends_with("it waits for \"large\", which runs alone"), "{stall}");
+    drop((grant, large));
+
+    let held = job(&ledger, "held", bytes(80));
+    let mut held = held;
+    let grant = held.enter(0).try_now().unwrap();
+    ledger.resize(Space::HOST, Bytes(70)).unwrap();
+    let mut after = job(&ledger, "after", bytes(10));
+    let (refused, stall) = told(&ledger, &mut after);
+    assert_eq!(refused, "\"after\" needs 10 B of host memory, but of 70 B only 0 B are free; held by \"held\" (80 B)");
+    assert!(stall.contains("short of 10 B of host memory; held by \"held\" (80 B"), "{stall}");
+    drop(grant);
 }

@@ -33,7 +33,7 @@ impl Place {
     }
 
     /// The bare number: `1.50 GiB`, `2`.
-    fn number(&self, amount: u64) -> impl fmt::Display {
+    pub(super) fn number(&self, amount: u64) -> impl fmt::Display {
         fmt::from_fn(move |f| match self.kind {
             Kind::Space(_) => write!(f, "{}", Bytes(amount)),
             Kind::Slots(_) => write!(f, "{amount}"),
@@ -106,6 +106,21 @@ pub struct Holder {
     pub held: u64,
 }
 
+/// A job in flight that could no longer be sure to finish if a request were served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Its name. It may be the one that asks, whose first stage fits and whose later ones might not.
+    pub name: Arc<str>,
+    /// What there would be too little of.
+    pub place: Place,
+    /// What it may still need of it, beyond what it holds then.
+    pub needed: u64,
+    /// What would be left of it, when everybody who could finish has.
+    pub left: u64,
+    /// Who else holds most of it, largest first.
+    pub holders: Vec<Holder>,
+}
+
 /// Why a request is not served now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -123,10 +138,26 @@ pub enum Reason {
         holders: Vec<Holder>,
     },
     /// It would fit, but jobs in flight could then no longer be sure to finish.
-    Unsafe,
+    Unsafe {
+        /// One of these jobs; `None` where it is what ended jobs are to leave behind that there would be no room for.
+        stuck: Option<Stuck>,
+    },
     /// It would fit, but would pass a request that has been passed as often as the budget allows.
-    Order,
-    /// It waits for its turn.
+    Order {
+        /// That request, the oldest of those.
+        behind: Arc<str>,
+    },
+    /// A job that is larger than a limit runs alone, and nobody is admitted beside it.
+    Alone {
+        /// That job.
+        job: Arc<str>,
+    },
+    /// It is larger than a limit, and waits until it can run alone.
+    ToRunAlone {
+        /// Some of those that have to end before, the oldest.
+        behind: Vec<Arc<str>>,
+    },
+    /// It waits for its turn: nothing is in its way, and the next event serves it.
     Queued,
     /// Admission is paused from outside.
     Paused,
@@ -140,6 +171,11 @@ pub enum Reason {
     },
     /// The bytes are a residency's, and stay in its class.
     Resident,
+    /// The budget names no limit for it.
+    Unbudgeted {
+        /// What has no limit.
+        place: Place,
+    },
     /// What it needs was lost with its device.
     Lost {
         /// What was lost.
@@ -163,14 +199,22 @@ impl fmt::Display for Shortage {
             Reason::Short { place, needed, free, limit, holders } => {
                 write!(f, "needs {}, but of {} only ", place.amount(*needed), place.number(*limit))?;
                 write!(f, "{} are free", place.number(*free))?;
-                for (at, holder) in holders.iter().enumerate() {
-                    let lead = if at == 0 { "; held by" } else { "," };
-                    write!(f, "{lead} {:?} ({})", holder.name, place.number(holder.held))?;
-                }
-                Ok(())
+                held_by(f, place, holders)
             }
-            Reason::Unsafe => write!(f, "fits, but would keep jobs in flight from finishing"),
-            Reason::Order => write!(f, "fits, but would pass a request that was passed as often as the budget allows"),
+            Reason::Unsafe { stuck: None } => write!(f, "fits, but would keep jobs in flight from finishing"),
+            Reason::Unsafe { stuck: Some(Stuck { name, place, needed, left, holders }) } => {
+                write!(f, "fits, but {name:?} may then still need {}, and ", place.amount(*needed))?;
+                write!(f, "{} would be left for it to finish", place.number(*left))?;
+                held_by(f, place, holders)
+            }
+            Reason::Order { behind } => {
+                write!(f, "fits, but would pass {behind:?}, which was passed as often as the budget allows")
+            }
+            Reason::ToRunAlone { behind } => {
+                write!(f, "is larger than a limit, and runs alone when these have ended:")?;
+                names(f, behind)
+            }
+            Reason::Alone { job } => write!(f, "is not admitted beside {job:?}, which runs alone"),
             Reason::Queued => write!(f, "waits for its turn"),
             Reason::Paused => write!(f, "is not admitted while admission is paused; resume it"),
             Reason::Loading { residency, loader: Some(loader) } => {
@@ -179,10 +223,26 @@ impl fmt::Display for Shortage {
             Reason::Loading { residency, loader: None } => {
                 write!(f, "waits for {residency:?}, of which the last one is not gone yet")
             }
+            Reason::Unbudgeted { place } => {
+                write!(f, "needs {place}, which the budget does not name; give it a limit in the Budget")
+            }
             Reason::Resident => write!(f, "pays for a residency, whose bytes stay in their class"),
             Reason::Lost { place } => write!(f, "needs {place}, which was lost with its device"),
         }
     }
+}
+
+/// ` "first", "second"`
+pub(super) fn names(f: &mut fmt::Formatter<'_>, names: &[Arc<str>]) -> fmt::Result {
+    names.iter().enumerate().try_for_each(|(at, name)| write!(f, "{}{name:?}", if at == 0 { " " } else { ", " }))
+}
+
+fn held_by(f: &mut fmt::Formatter<'_>, place: &Place, holders: &[Holder]) -> fmt::Result {
+    for (at, holder) in holders.iter().enumerate() {
+        let lead = if at == 0 { "; held by" } else { "," };
+        write!(f, "{lead} {:?} ({})", holder.name, place.number(holder.held))?;
+    }
+    Ok(())
 }
 
 /// A free-standing reservation was not made.

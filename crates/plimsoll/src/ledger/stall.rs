@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::error::Reason;
+use super::error::{Place, Reason, Stuck, names};
 use super::snapshot::{Holding, Snapshot, Waiter};
 use super::state::Kind;
 use crate::{Bytes, Ledger, Resource};
@@ -53,9 +53,8 @@ impl Stall {
         })
     }
 
-    /// Who holds of what a waiter is short of, most first.
-    fn in_the_way_of(&self, waiter: &Waiter) -> Vec<(u64, &Holding)> {
-        let Reason::Short { place, .. } = &waiter.shortage.reason else { return Vec::new() };
+    /// Who holds some of a place, most first, but for somebody.
+    fn holders_of(&self, place: &Place, but: Option<&str>) -> Vec<(u64, &Holding)> {
         let counts = |resource: Resource| match (resource, place.kind) {
             (Resource::Class(class), Kind::Space(space)) => {
                 class.space() == space || class.space().within() == Some(space)
@@ -66,8 +65,8 @@ impl Stall {
         let held = |holding: &Holding| -> u64 {
             holding.held.iter().filter(|entry| counts(entry.0)).map(|entry| entry.1).sum()
         };
-        let mut holders: Vec<_> =
-            self.holders.iter().map(|holding| (held(holding), holding)).filter(|entry| entry.0 > 0).collect();
+        let others = self.holders.iter().filter(|holding| but != Some(&*holding.who));
+        let mut holders: Vec<_> = others.map(|holding| (held(holding), holding)).filter(|entry| entry.0 > 0).collect();
         // A stable sort: of two that hold the same the older comes first.
         holders.sort_by_key(|entry| std::cmp::Reverse(entry.0));
         holders
@@ -82,22 +81,40 @@ impl Stall {
         for (at, &(resource, amount)) in waiter.needs.iter().enumerate() {
             write!(f, "{}{}", if at == 0 { "" } else { " and " }, resource.amount(amount))?;
         }
-        let Reason::Short { place, needed, free, .. } = &waiter.shortage.reason else {
-            return match waiter.shortage.reason {
-                Reason::Unsafe => write!(f, ": there is room, but jobs in flight could then not finish"),
-                Reason::Loading { ref residency, loader: Some(ref loader) } => {
-                    write!(f, ": it waits for {residency:?}, which {loader:?} loads")
-                }
-                Reason::Loading { ref residency, loader: None } => {
-                    write!(f, ": it waits for {residency:?}, of which the last one is not gone yet")
-                }
-                Reason::Order => write!(f, ": there is room, but others have waited for longer"),
-                Reason::Paused => write!(f, ": admission is paused"),
-                _ => write!(f, ": there is room, and it waits for its turn"),
-            };
-        };
-        write!(f, ": short of {}", place.amount(needed.saturating_sub(*free)))?;
-        let holders = self.in_the_way_of(waiter);
+        match &waiter.shortage.reason {
+            Reason::Short { place, needed, free, .. } => {
+                write!(f, ": short of {}", place.amount(needed.saturating_sub(*free)))?;
+                self.held_by(place, None, f)
+            }
+            Reason::Unsafe { stuck: Some(Stuck { name, place, needed, left, .. }) } => {
+                write!(f, ": there is room, but {name:?} may then still need {}, and ", place.amount(*needed))?;
+                write!(f, "{} would be left for it to finish", place.number(*left))?;
+                self.held_by(place, Some(name), f)
+            }
+            Reason::Unsafe { stuck: None } => write!(f, ": there is room, but jobs in flight could then not finish"),
+            Reason::Order { behind } => {
+                write!(f, ": there is room, but it may not pass {behind:?}, which has waited for longer")
+            }
+            Reason::ToRunAlone { behind } => {
+                write!(f, ": it is larger than a limit, and runs alone when these have ended:")?;
+                names(f, behind)
+            }
+            Reason::Alone { job } => write!(f, ": it waits for {job:?}, which runs alone"),
+            Reason::Loading { residency, loader: Some(loader) } => {
+                write!(f, ": it waits for {residency:?}, which {loader:?} loads")
+            }
+            Reason::Loading { residency, loader: None } => {
+                write!(f, ": it waits for {residency:?}, of which the last one is not gone yet")
+            }
+            Reason::Paused => write!(f, ": admission is paused"),
+            Reason::Queued | Reason::Unbudgeted { .. } | Reason::Resident | Reason::Lost { .. } => {
+                write!(f, ": there is room, and it waits for its turn")
+            }
+        }
+    }
+
+    fn held_by(&self, place: &Place, but: Option<&str>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let holders = self.holders_of(place, but);
         for (at, &(amount, holding)) in holders.iter().take(HOLDERS).enumerate() {
             let amount = match place.kind {
                 Kind::Space(_) => Bytes(amount).to_string(),

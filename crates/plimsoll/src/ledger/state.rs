@@ -418,19 +418,23 @@ impl LedgerState {
         let mut more = Amounts::default();
         let account = self.owners[id.0].account;
         let charged = self.accounts.add(account, resource, bytes.0, &mut more);
-        if charged.is_err() || !self.fits(&more) {
-            return Err(self.shortage_of(id, &more));
+        if let Err(kind) = charged {
+            return Err(self.unbudgeted(id, kind));
+        }
+        if !self.fits(&more) {
+            return Err(self.shortage_now(id, &more));
         }
         let before = (self.owners[id.0].claim.clone(), self.owners[id.0].leaves.clone());
         self.charge(id, &more);
         self.owners[id.0].hold(resource, bytes.0);
         self.reclaim(id);
         if !self.is_safe() {
+            let shortage = self.shortage_now(id, &Amounts::default());
             self.discharge(id, &more);
             let owner = &mut self.owners[id.0];
             owner.unhold(resource, bytes.0);
             (owner.claim, owner.leaves) = before;
-            return Err(Shortage { who: owner.name.clone(), reason: super::error::Reason::Unsafe });
+            return Err(shortage);
         }
         self.count_in(id, resource, bytes.0);
         self.take_place_anew(id);
@@ -466,8 +470,8 @@ impl LedgerState {
         }
         let (mut less, mut more) = (Amounts::default(), Amounts::default());
         self.accounts.add(account, from.into(), bytes.0, &mut less).expect("what is held was charged");
-        if self.accounts.add(account, to.into(), bytes.0, &mut more).is_err() {
-            return Err(self.shortage_of(id, &more));
+        if let Err(kind) = self.accounts.add(account, to.into(), bytes.0, &mut more) {
+            return Err(self.unbudgeted(id, kind));
         }
         if less != more {
             let before = (self.owners[id.0].claim.clone(), self.owners[id.0].leaves.clone());
@@ -478,7 +482,8 @@ impl LedgerState {
                 self.claim_after_move(id);
             }
             if !fits || !self.is_safe() {
-                let shortage = self.shortage_of(id, &more);
+                let none = Amounts::default();
+                let shortage = self.shortage_now(id, if fits { &none } else { &more });
                 if fits {
                     self.discharge(id, &more);
                 }

@@ -63,7 +63,7 @@ impl JobOptions {
     }
 
     /// Gives the job an identity: while a job with the same one is under way, and after one has succeeded, a second is
-    /// refused with [`Rejection::Duplicate`](super::Rejection::Duplicate), so that whoever is unsure whether a submission
+    /// refused with [`Rejection::Duplicate`], so that whoever is unsure whether a submission
     /// got through may repeat it. A job that failed may be submitted again.
     ///
     /// The pipeline remembers the last [`remember`](super::Builder::remember) identities of jobs that have succeeded.

@@ -2,7 +2,7 @@
 //! (`state/quick.rs`).
 //!
 //! Who asks leaves its signal in the same critical section, and who is granted something reads that in its cell
-//! ([`seats`](super::seats)), so that a request that waits takes the lock once. It
+//! ([`seats`]), so that a request that waits takes the lock once. It
 //! reads its clock before it takes the lock: the coarse one, unless somebody waits who may be served.
 
 use std::panic::Location;

@@ -147,7 +147,7 @@ impl LedgerState {
     /// Grants an admission if it fits, is safe, and passes nobody who may not be passed, by the first plan by which all of
     /// this is so. Also says whether it was held back by the last of these alone.
     pub(super) fn try_admit(&mut self, id: OwnerId) -> (Option<Granted>, bool) {
-        if self.paused && !mutant!("pause-holds-nothing-back") || self.is_beside_alone(id) {
+        if self.paused && !mutant!("pause-holds-nothing-back") {
             return (None, false);
         }
         let mut held_back = false;
@@ -159,6 +159,10 @@ impl LedgerState {
                 continue;
             }
             self.adopt_plan(id, at);
+            // By another plan it may have nothing to do with where somebody runs alone.
+            if self.is_beside_alone(id) {
+                continue;
+            }
             let wholly_urgent = self.is_wholly_urgent(id);
             let exempt = if wholly_urgent { Some(Vec::new()) } else { self.may_pass(id) };
             let Some(exempt) = exempt else {
@@ -300,20 +304,34 @@ impl LedgerState {
         if !fits {
             return false;
         }
-        self.charge(waiter, &more);
-        let joins = !self.owners[waiter.0].in_flight();
-        let family = if joins { self.join_family(waiter) } else { FamilyBefore::default() };
-        let is_safe = |limit: &dyn Fn(&Component) -> u64| {
-            let in_flight = self.in_flight_and(waiter).map(|index| &self.owners[index]);
-            safety::is_safe(&self.accounts.components, limit, in_flight, self.pins())
-        };
-        let as_it_is = |component: &Component| component.limit;
-        let safe = is_safe(&lifted) && (mutant!("passed-for-nothing-though-not-short") || !is_safe(&as_it_is));
+        self.with_granted(waiter, &more, |state, also| {
+            let is_safe = |limit: &dyn Fn(&Component) -> u64| {
+                let in_flight = state.in_flight.iter().copied().chain(also.map(|id| id.0));
+                let owners = in_flight.map(|index| &state.owners[index]);
+                safety::is_safe(&state.accounts.components, limit, owners, state.pins())
+            };
+            let as_it_is = |component: &Component| component.limit;
+            is_safe(&lifted) && (mutant!("passed-for-nothing-though-not-short") || !is_safe(&as_it_is))
+        })
+    }
+
+    /// Looks at the state as it would be with a waiting request granted. Whoever is not in flight yet is handed on: it
+    /// counts as if it were.
+    pub(super) fn with_granted<R>(
+        &mut self,
+        id: OwnerId,
+        more: &Amounts,
+        look: impl FnOnce(&LedgerState, Option<OwnerId>) -> R,
+    ) -> R {
+        self.charge(id, more);
+        let joins = !self.owners[id.0].in_flight();
+        let family = if joins { self.join_family(id) } else { FamilyBefore::default() };
+        let seen = look(self, joins.then_some(id));
         if joins {
-            self.leave_family(waiter, family);
+            self.leave_family(id, family);
         }
-        self.discharge(waiter, &more);
-        safe
+        self.discharge(id, more);
+        seen
     }
 
     /// What a waiting request needs beyond what is held, by component.
@@ -353,11 +371,6 @@ impl LedgerState {
 
     pub(super) fn is_safe(&mut self) -> bool {
         self.is_safe_with(None)
-    }
-
-    fn in_flight_and(&self, id: OwnerId) -> impl Iterator<Item = usize> + Clone + '_ {
-        let also = (!self.owners[id.0].in_flight()).then_some(id.0);
-        self.in_flight.iter().copied().chain(also)
     }
 
     /// Grants a waiting request whole if it fits and leaves the state safe; otherwise changes nothing, but that a job with

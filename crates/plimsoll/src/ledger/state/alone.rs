@@ -42,20 +42,33 @@ impl LedgerState {
     /// Admits a job alone, if that is how it has to be served and can be now. `None` if it is not a matter of that;
     /// otherwise the grant, and whether it was held back by those that it must not pass.
     pub(super) fn try_admit_alone(&mut self, id: OwnerId) -> Option<(Option<Granted>, bool)> {
-        let owner = &self.owners[id.0];
-        let Declared::Job { plans, .. } = &owner.declared else { return None };
-        if !owner.may_run_alone() || plans.iter().any(|plan| self.unattainable(&plan.claims[0]).is_none()) {
-            return None;
+        let within = self.to_run_alone_within(id)?;
+        if self.is_beside_alone(id) {
+            return Some((None, false));
         }
-        let within = self.accounts_below(&self.owners[id.0]);
-        let others = self.in_flight.iter().map(|index| &self.owners[*index]);
-        let in_the_way = |other: &Owner| !other.is_retained_standing() && self.is_within(other, &within);
-        if others.into_iter().any(in_the_way) && !mutant!("alone-beside-others") {
+        if self.in_the_way_of_alone(&within).next().is_some() && !mutant!("alone-beside-others") {
             return Some((None, false));
         }
         let Some(exempt) = self.may_pass(id) else { return Some((None, true)) };
         let age = self.age(id);
         Some((self.grant_alone(id, within).inspect(|_| self.count_passed(id, age, &exempt)), false))
+    }
+
+    /// The accounts in which a job would have to run alone, as its claim is above a limit of theirs by all of its plans. `None`
+    /// if it is not a matter of that.
+    pub(super) fn to_run_alone_within(&self, id: OwnerId) -> Option<SmallVec<[AccountId; 2]>> {
+        let owner = &self.owners[id.0];
+        let Declared::Job { plans, .. } = &owner.declared else { return None };
+        if !owner.may_run_alone() || plans.iter().any(|plan| self.unattainable(&plan.claims[0]).is_none()) {
+            return None;
+        }
+        Some(self.accounts_below(owner))
+    }
+
+    /// Those in flight in these accounts, beside whom nobody runs alone.
+    pub(super) fn in_the_way_of_alone(&self, within: &[AccountId]) -> impl Iterator<Item = &Owner> {
+        let in_flight = self.in_flight.iter().map(|index| &self.owners[*index]);
+        in_flight.filter(|other| !other.is_retained_standing() && self.is_within(other, within))
     }
 
     fn grant_alone(&mut self, id: OwnerId, within: SmallVec<[AccountId; 2]>) -> Option<Granted> {
@@ -108,16 +121,21 @@ impl LedgerState {
 
     /// Whether an admission would come beside a job that runs alone.
     pub(super) fn is_beside_alone(&mut self, id: OwnerId) -> bool {
+        self.runs_alone_beside(id).is_some()
+    }
+
+    /// The job that runs alone and beside which an admission would come.
+    pub(super) fn runs_alone_beside(&mut self, id: OwnerId) -> Option<OwnerId> {
         if self.alone.is_empty() {
-            return false;
+            return None;
         }
         let owners = &self.owners;
         self.alone.retain(|id| owners.get(id.0).is_some_and(|owner| owner.in_flight() && owner.may_run_alone()));
-        let alone = self.alone.iter().filter_map(|alone| match &self.owners[alone.0].declared {
-            Declared::Job { alone, .. } => Some(&alone.within),
-            Declared::Standing { .. } => None,
-        });
-        alone.into_iter().any(|within| self.is_within(&self.owners[id.0], within))
+        let beside = |job: &&OwnerId| match &self.owners[job.0].declared {
+            Declared::Job { alone, .. } => **job != id && self.is_within(&self.owners[id.0], &alone.within),
+            Declared::Standing { .. } => false,
+        };
+        self.alone.iter().find(beside).copied()
     }
 
     /// The accounts whose limits are below what a job claims.

@@ -168,7 +168,9 @@ impl Plans {
     /// Makes the first plan that `fits` the one that stands for the job until it is admitted.
     pub(super) fn choose(&mut self, fits: impl FnMut(&Plan) -> bool) -> bool {
         let at = self.iter().position(fits);
-        (self.at, self.nominal) = at.map_or((self.at, self.nominal), |at| (at, at));
+        if let Some(at) = at {
+            self.stand_for(at);
+        }
         at.is_some()
     }
 
@@ -403,6 +405,15 @@ impl LedgerState {
                 continue;
             }
             let Some(before) = self.change_plan(id, at) else { continue };
+            // Nor does who is in flight come where somebody runs alone by going another way.
+            let comes_beside = at != before.at
+                && !self.owners[id.0].is_part()
+                && self.is_beside_alone(id)
+                && !mutant!("switch-beside-alone");
+            if comes_beside {
+                self.restore_plan(id, before);
+                continue;
+            }
             let granted = self.try_grant(id);
             if granted.is_some() {
                 self.changed_plan |= self.owners[id.0].in_flight() && before.at != at;

@@ -43,24 +43,33 @@ impl LedgerState {
         if !may || !self.fits(&more) {
             return;
         }
+        let is_safe = |state: &mut LedgerState| mutant!("load-outside-safety") || state.is_safe_with(Some(id));
+        if !self.with_load(id, &more, is_safe) {
+            return;
+        }
+        if self.residencies.probing {
+            self.residencies.probed = Some(Probed { more, needs: self.owners[id.0].needs.clone() });
+            return;
+        }
+        self.pin(id);
+        self.join_family(id);
+        self.commit_to_load(id);
+    }
+
+    /// Looks at the state as it would be with a job admitted to the load of what it needs, which takes so much.
+    pub(super) fn with_load<R>(&mut self, id: OwnerId, more: &Amounts, look: impl FnOnce(&mut LedgerState) -> R) -> R {
         self.pin(id);
         let family = self.join_family(id);
         for (component, bytes) in more.iter() {
             self.accounts.component_mut(component).held += bytes;
         }
-        let safe = mutant!("load-outside-safety") || self.is_safe_with(Some(id));
+        let seen = look(self);
         for (component, bytes) in more.iter() {
             self.accounts.component_mut(component).held -= bytes;
         }
-        if safe && !self.residencies.probing {
-            self.commit_to_load(id);
-            return;
-        }
         self.leave_family(id, family);
         self.unpin_tried(id);
-        if safe {
-            self.residencies.probed = Some(Probed { more, needs: self.owners[id.0].needs.clone() });
-        }
+        seen
     }
 
     /// Whether an admission stays below the limits that were asked for: while a lowered limit waits for jobs to finish, new

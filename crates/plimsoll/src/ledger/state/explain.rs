@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use super::accounts::{AccountId, Component, Kind};
 use super::amounts::{Amounts, ComponentId};
-use super::owner::OwnerId;
+use super::owner::{Owner, OwnerId, Waiting};
 use super::residency::{Entry, Loader, Readiness, Residence, ResidencyId};
+use super::safety::{self, Unsafe};
 use super::{Counted, LedgerState, Resource};
 use crate::Bytes;
-use crate::ledger::error::{Holder, Place, Reason, Shortage};
+use crate::ledger::error::{Holder, Place, Reason, Shortage, Stuck};
 use crate::ledger::snapshot::{ClassUsage, Holding, ResidencyUsage, SlotsUsage, Snapshot, SpaceUsage, Waiter};
 
 /// How many holders an explanation names.
@@ -50,15 +51,59 @@ impl LedgerState {
         if let Some(reason) = self.waits_for_residency(id) {
             return Shortage { who: self.owners[id.0].name.clone(), reason };
         }
-        let more = match self.readiness(id) {
-            Readiness::MustLoad => self.amounts_to_load(id),
-            Readiness::Ready | Readiness::NotYet => self.more_of(id),
-        };
-        let mut shortage = self.shortage_of(id, &more);
-        if shortage.reason == Reason::Unsafe && !self.owners[id.0].goes_with_growth() && self.may_pass(id).is_none() {
-            shortage.reason = Reason::Order;
+        let reason = self.reason_of_waiting(id);
+        Shortage { who: self.owners[id.0].name.clone(), reason }
+    }
+
+    fn reason_of_waiting(&mut self, id: OwnerId) -> Reason {
+        let admission = !self.owners[id.0].goes_with_growth();
+        if admission && let Some(job) = self.runs_alone_beside(id) {
+            return Reason::Alone { job: self.owners[job.0].name.clone() };
         }
-        shortage
+        if admission && let Some(within) = self.to_run_alone_within(id) {
+            let mut behind: Vec<&Owner> = self.in_the_way_of_alone(&within).collect();
+            behind.sort_by_key(|other| other.born);
+            if !behind.is_empty() {
+                let behind = behind.into_iter().take(HOLDERS).map(|other| other.name.clone()).collect();
+                return Reason::ToRunAlone { behind };
+            }
+        }
+        let must_load = self.readiness(id) == Readiness::MustLoad;
+        let more = if must_load { self.amounts_to_load(id) } else { self.more_of(id) };
+        if let Some(short) = self.short_of(&more, admission) {
+            return short;
+        }
+        if admission && self.may_pass(id).is_none() {
+            return Reason::Order { behind: self.not_to_be_passed(id) };
+        }
+        let reason = if must_load {
+            self.with_load(id, &more, |state| state.why_unsafe(Some(id)))
+        } else {
+            // What it needs beside its claim would be pinned.
+            let tried = !self.owners[id.0].needs.is_empty() && self.pin(id);
+            let reason = self.with_granted(id, &more, LedgerState::why_unsafe);
+            if tried {
+                self.unpin_tried(id);
+            }
+            reason
+        };
+        reason.unwrap_or(Reason::Queued)
+    }
+
+    /// Of those that wait and must not be passed by this one, the oldest.
+    fn not_to_be_passed(&self, id: OwnerId) -> Arc<str> {
+        if let Some(first) = self.line.get(0) {
+            return self.owners[first.owner].name.clone();
+        }
+        let age = self.age(id);
+        let spent = self.owners.iter().filter(|(index, other)| {
+            let waits =
+                |waiting: &Waiting| waiting.passed >= self.bypass && (other.goes_with_growth() || waiting.age < age);
+            *index != id.0 && other.waiting.as_ref().is_some_and(waits)
+        });
+        let oldest = spent.min_by_key(|(_, other)| other.waiting.as_ref().map(|waiting| waiting.age));
+        debug_assert!(oldest.is_some(), "somebody holds it back");
+        oldest.map_or_else(|| Arc::from("others"), |(_, owner)| owner.name.clone())
     }
 
     /// What a job waits for that is not bytes: a residency that is being loaded, or that has not gone yet.
@@ -92,30 +137,56 @@ impl LedgerState {
         self.residencies.entries.iter().map(usage).collect()
     }
 
-    pub(super) fn shortage_of(&self, id: OwnerId, more: &Amounts) -> Shortage {
-        Shortage { who: self.owners[id.0].name.clone(), reason: self.reason_of(more) }
+    /// What there is too little of for so much more to be held: of limits that are coming down, for whoever is to be
+    /// admitted.
+    pub(super) fn short_of(&self, more: &Amounts, admission: bool) -> Option<Reason> {
+        let limit =
+            |component: &Component| if admission { component.limit.min(component.target) } else { component.limit };
+        let left = |component: &Component| limit(component).saturating_sub(component.held);
+        let short = more.iter().find(|&(component, amount)| amount > left(self.accounts.component(component)));
+        short.map(|(at, needed)| {
+            let component = self.accounts.component(at);
+            let (free, limit) = (left(component), limit(component));
+            Reason::Short { place: self.place(at), needed, free, limit, holders: self.holders(at, None) }
+        })
     }
 
-    /// What is in the way of so much more being held.
-    pub(super) fn reason_of(&self, more: &Amounts) -> Reason {
-        let short = more.iter().find(|&(component, amount)| amount > self.accounts.component(component).free());
-        match short {
-            Some((component, needed)) => Reason::Short {
+    /// Why an owner in flight cannot have so much more, in the state as it is.
+    pub(super) fn shortage_now(&self, id: OwnerId, more: &Amounts) -> Shortage {
+        let reason = self.short_of(more, false).or_else(|| self.why_unsafe(None)).unwrap_or(Reason::Queued);
+        Shortage { who: self.owners[id.0].name.clone(), reason }
+    }
+
+    pub(super) fn unbudgeted(&self, id: OwnerId, kind: Kind) -> Shortage {
+        let owner = &self.owners[id.0];
+        let place = self.own_place(owner.account, kind);
+        Shortage { who: owner.name.clone(), reason: Reason::Unbudgeted { place } }
+    }
+
+    /// Whom the state as it is, with what was just charged to `also` (who is not in flight yet), would keep from finishing.
+    /// `None` where it is safe.
+    pub(super) fn why_unsafe(&self, also: Option<OwnerId>) -> Option<Reason> {
+        let owners = self.in_flight.iter().copied().chain(also.map(|id| id.0)).map(|index| &self.owners[index]);
+        let checked = safety::check(&self.accounts.components, |component| component.limit, owners, self.pins());
+        let stuck = match checked {
+            Ok(()) => return None,
+            Err(Unsafe::Limit) => None,
+            Err(Unsafe::Stuck { owner, component, needed, left }) => Some(Stuck {
+                name: owner.name.clone(),
                 place: self.place(component),
                 needed,
-                free: self.accounts.component(component).free(),
-                limit: self.accounts.component(component).limit,
-                holders: self.holders(component),
-            },
-            None if self.fits(more) => Reason::Unsafe,
-            None => Reason::Queued,
-        }
+                left,
+                holders: self.holders(component, Some(owner)),
+            }),
+        };
+        Some(Reason::Unsafe { stuck })
     }
 
-    fn holders(&self, component: ComponentId) -> Vec<Holder> {
+    fn holders(&self, component: ComponentId, but: Option<&Owner>) -> Vec<Holder> {
         let mut holders: Vec<(u64, &Arc<str>)> = self
             .owners
             .iter()
+            .filter(|(_, owner)| but.is_none_or(|but| owner.born != but.born))
             .map(|(_, owner)| (owner.held.of(component), &owner.name))
             .filter(|holder| holder.0 != 0)
             .collect();

@@ -135,15 +135,24 @@ impl LedgerState {
     }
 
     /// Why a request that [would wait](AtOnce::WouldWait) would do so. After [`unfold`](LedgerState::unfold).
-    pub fn shortage_at_once(&self, class: Class, bytes: Bytes) -> Option<Shortage> {
+    pub fn shortage_at_once(&mut self, class: Class, bytes: Bytes) -> Option<Shortage> {
         let known = &self.quick.classes[self.quick.find(class)?];
+        let (who, component) = (known.name.clone(), known.component);
         let mut more = Amounts::default();
-        more.add(known.component, bytes.0);
-        let mut reason = self.reason_of(&more);
-        if reason == Reason::Unsafe && self.line.holds_back(self.next_age, self.bypass) {
-            reason = Reason::Order;
-        }
-        Some(Shortage { who: known.name.clone(), reason })
+        more.add(component, bytes.0);
+        let reason = if let Some(short) = self.short_of(&more, true) {
+            short
+        } else if self.line.holds_back(self.next_age, self.bypass) {
+            let first = self.line.get(0).expect("somebody holds it back");
+            Reason::Order { behind: self.owners[first.owner].name.clone() }
+        } else {
+            // Whoever would hold it needs nothing more, and is no part of the order.
+            self.accounts.component_mut(component).held += bytes.0;
+            let reason = self.why_unsafe(None);
+            self.accounts.component_mut(component).held -= bytes.0;
+            reason.unwrap_or(Reason::Queued)
+        };
+        Some(Shortage { who, reason })
     }
 
     /// Drops the only piece of a reservation that could have been opened so. `false`, and nothing has changed, where that is

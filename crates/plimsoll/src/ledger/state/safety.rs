@@ -21,23 +21,44 @@
 //! - *Returns never hurt.* Returning bytes or lowering a claim keeps a safe state safe, in the same order.
 
 use super::accounts::Component;
+use super::amounts::ComponentId;
 use super::family;
 use super::owner::Owner;
 use super::residency::Pins;
+
+/// Why not all can be finished.
+#[derive(Debug)]
+pub(super) enum Unsafe<'a> {
+    /// More is held, or set aside for what owners leave behind, than a limit allows.
+    Limit,
+    /// When all that can be finished have been, this owner (one of perhaps several) still may need of a component, beyond
+    /// what it has, more than there is.
+    Stuck { owner: &'a Owner, component: ComponentId, needed: u64, left: u64 },
+}
 
 /// Whether all of `in_flight` can be finished one after another within the limits that `limit` gives.
 pub(super) fn is_safe<'a>(
     components: &[Component],
     limit: impl Fn(&Component) -> u64,
     in_flight: impl Iterator<Item = &'a Owner> + Clone,
-    mut pins: Pins<'_>,
+    pins: Pins<'_>,
 ) -> bool {
+    check(components, limit, in_flight, pins).is_ok()
+}
+
+/// The same, and if not, why.
+pub(super) fn check<'a>(
+    components: &[Component],
+    limit: impl Fn(&Component) -> u64,
+    in_flight: impl Iterator<Item = &'a Owner> + Clone,
+    mut pins: Pins<'_>,
+) -> Result<(), Unsafe<'a>> {
     let mut free = Vec::with_capacity(components.len());
     for component in components {
         // What nobody pins can go without anybody's progress.
         match limit(component).checked_sub(component.held.saturating_sub(component.reclaimable)) {
             Some(left) => free.push(left),
-            None => return false,
+            None => return Err(Unsafe::Limit),
         }
     }
     let mut parents = family::Unfinished::of(in_flight.clone());
@@ -46,7 +67,7 @@ pub(super) fn is_safe<'a>(
             let aside = leaves.saturating_sub(owner.held_with_parts(component));
             match free[component as usize].checked_sub(aside) {
                 Some(left) => free[component as usize] = left,
-                None => return false,
+                None => return Err(Unsafe::Limit),
             }
         }
     }
@@ -54,11 +75,8 @@ pub(super) fn is_safe<'a>(
     loop {
         let before = unfinished.len();
         unfinished.retain(|owner| {
-            let can_finish = !parents.has_parts(owner)
-                && owner.claim.iter().all(|(component, claim)| {
-                    let has = owner.held_with_parts(component).max(owner.leaves.of(component));
-                    claim.saturating_sub(has) <= free[component as usize]
-                });
+            let can_finish =
+                !parents.has_parts(owner) && owner.outstanding().all(|(at, needed)| needed <= free[at as usize]);
             if can_finish {
                 for (component, leaves) in owner.family.inherits.iter() {
                     // What its parts left to it goes back as well: the rest of it is looked at below.
@@ -75,10 +93,26 @@ pub(super) fn is_safe<'a>(
             !can_finish
         });
         if unfinished.is_empty() {
-            return true;
+            return Ok(());
         }
         if unfinished.len() == before {
-            return false;
+            // A parent waits for its parts, and one of these is short of something.
+            let short = |owner: &&'a Owner| {
+                let (component, needed) = owner.outstanding().find(|&(at, needed)| needed > free[at as usize])?;
+                Some((owner.born, Unsafe::Stuck { owner, component, needed, left: free[component as usize] }))
+            };
+            let oldest = unfinished.iter().filter_map(short).min_by_key(|stuck| stuck.0);
+            return Err(oldest.map_or(Unsafe::Limit, |stuck| stuck.1));
         }
+    }
+}
+
+impl Owner {
+    /// What it may still need of each component to finish, beyond what it has.
+    fn outstanding(&self) -> impl Iterator<Item = (ComponentId, u64)> {
+        self.claim.iter().map(|(component, claim)| {
+            let has = self.held_with_parts(component).max(self.leaves.of(component));
+            (component, claim.saturating_sub(has))
+        })
     }
 }
