@@ -132,7 +132,7 @@ fn what_a_shape_takes_beyond_the_usual_is_asked_for() {
     // As it was counted before: all of them, in the beginning.
     let before = 116 * u64::from(count);
     assert!(needed > before / 2 && needed <= before, "{asked:?}");
-    let mut shape = |room: u64| {
+    let shape = |room: u64| {
         let mut total = 0;
         file.shape_paying(None, None, &InMemory, &mut |bytes| {
             total += bytes;
