@@ -255,10 +255,8 @@ impl Inner {
         };
         while let Some(next) = job.load().wait().map_err(refused)? {
             if let Err(error) = load(next) {
-                // Whoever has the domain's lock waits for room, and who looks at the device waits for that lock.
-                if !mutant!("icicle-looks-with-its-job") {
-                    drop(job);
-                }
+                // Everything is given back before the device is looked at.
+                drop(job);
                 return Err(self.told(operation, error, free));
             }
         }

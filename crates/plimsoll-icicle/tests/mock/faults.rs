@@ -227,59 +227,6 @@ fn a_domain_that_would_not_go_is_there_and_paid_for() {
     mock.assert_used_well();
 }
 
-/// Whoever has the domain's lock waits for room, and whoever looks at the device waits for that lock: he must not keep the room.
-#[test]
-fn who_looks_at_a_device_keeps_no_room() {
-    let mock = Mock::new();
-    mock.set("silent", 1).set("memory", 8 * MIB as i64);
-    let icicle = mock.icicle(8 * MIB);
-    let (ledger, owner) = (icicle.ledger(), icicle.owner());
-    let keep = |bytes| {
-        let class = Class::new("device.abc", Space::device(0));
-        ledger.reserve(class, Bytes(bytes)).retained().wait().expect("room")
-    };
-    let transform = |log_size: u32, transform| {
-        let domain = Domain::with_log_size(log_size).expect("small");
-        icicle.ntt(&domain, &mut vec![Scalar::ONE; 1 << log_size], transform, &mut scratch())
-    };
-    transform(10, Transform::Forward).expect("room");
-    // Room for a domain of 2^15, which is 1 MiB, in place of that of 2^10, and not beside a table and a vector of 2^10.
-    let held = ledger.snapshot().space(Space::device(0)).expect("budgeted").held.0;
-    let rest = keep(8 * MIB - held - 33 * (32 << 10));
-    let before = owner.handed_over();
-    let (at_work, goes_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            owner.call("gate", |_| {
-                at_work.wait();
-                goes_on.wait();
-                Ok(())
-            })
-        });
-        at_work.wait();
-        // The table of another coset is to be loaded, which fails: its job is under way meanwhile.
-        mock.fail("copy_to_device", 1, 99);
-        let loads = scope.spawn(|| transform(10, Transform::CosetForward));
-        while owner.handed_over() < before + 2 {
-            std::thread::yield_now();
-        }
-        // A larger domain, for which there is no room beside that job.
-        let grows = scope.spawn(|| transform(15, Transform::Forward));
-        while owner.handed_over() < before + 3 {
-            std::thread::yield_now();
-        }
-        goes_on.wait();
-        loads.join().expect("no panic").expect_err("an unknown code");
-        // Its vector has no room besides.
-        grows.join().expect("no panic").expect_err("too little memory");
-    });
-    assert_eq!(owner.domain(), Some(15));
-    drop(rest);
-    assert_eq!(owner.lost(), None);
-    transform(10, Transform::CosetForward).expect("it goes on");
-    mock.assert_used_well();
-}
-
 /// A transform that was admitted while somebody else makes the domain larger finds none, and waits for the larger one.
 #[test]
 fn a_domain_that_grows_meanwhile_is_waited_for() {
