@@ -113,7 +113,7 @@ fn asker(socket: PathBuf, mut client: Client) -> io::Result<Receiver<Answer>> {
             if tell.send(answer).is_err() || over {
                 return;
             }
-            std::thread::sleep(PERIOD);
+            std::thread::sleep(PERIOD); // tidy: sleep, a period between looks at another process
         }
     };
     std::thread::Builder::new().name("plimsoll top".to_owned()).spawn(body)?;

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::thread::sleep;
+use std::thread::sleep; // tidy: sleep, another process's socket is tried again
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
