@@ -232,12 +232,15 @@ fn carried(line: &str) -> Option<Holds> {
     Some(Holds { is_job, who, id: value["id"].as_u64()?, class, space, bytes, stage: text("stage"), how })
 }
 
+/// Bytes by class and space.
+type ByClass = BTreeMap<(String, String), i64>;
+
 /// What the trace has told so far of who holds what.
 #[derive(Default)]
 struct Told {
     time: u64,
     /// By owner and by class and space: name, and bytes.
-    held: BTreeMap<(u64, bool), (String, BTreeMap<(String, String), i64>)>,
+    held: BTreeMap<(u64, bool), (String, ByClass)>,
     totals: BTreeMap<(String, String), i64>,
 }
 
