@@ -346,10 +346,9 @@ impl<'w> Play<'w> {
         while self.busy < workers && self.started < self.world.jobs && self.open() && (!bounded || self.queue.len() < 2)
         {
             let bytes = self.vary(self.world.bytes[0]).round();
-            if let Some(limit) = self.limit() {
-                if self.held + self.world.bytes[1] * (1.0 + self.world.noise) > limit {
-                    break;
-                }
+            let next = self.held + self.world.bytes[1] * (1.0 + self.world.noise);
+            if self.limit().is_some_and(|limit| next > limit) {
+                break;
             }
             let id = self.started as u64 + 1;
             self.started += 1;
