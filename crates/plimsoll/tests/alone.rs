@@ -123,7 +123,8 @@ fn a_childs_oversize_job_is_alone_in_the_child() {
 fn nobody_waits_for_a_job_alone_by_a_plan_that_has_nothing_to_do_with_its_limit() {
     let ledger = ledger(8);
     let tenant = ledger.child("tenant", &Budget::new().space(Space::HOST, Bytes(4)));
-    let mut job = tenant.submit(JobSpec::new("job", one_stage(6)).alone_if_oversize()).unwrap();
+    let grows = Profile::new().stage("s", bytes(1), bytes(1)).stage("t", bytes(6), bytes(0));
+    let mut job = tenant.submit(JobSpec::new("job", grows).alone_if_oversize()).unwrap();
     let grant = poll(&mut job, 0).unwrap();
     let two = |first: Demand, second: Demand| {
         Profile::new().stage("s", first, Demand::new()).stage("t", second, Demand::new())
