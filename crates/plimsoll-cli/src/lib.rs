@@ -17,8 +17,8 @@ use std::panic;
 use clap::Parser;
 use serde::Serialize;
 
-#[macro_use]
-mod mutant;
+#[macro_use(mutant)]
+extern crate plimsoll;
 
 pub mod args;
 pub mod backend;

@@ -30,6 +30,8 @@ pub use self::reference::Reference;
 use crate::domain::Domain;
 use crate::keys::ProvingKey;
 
+use self::cpu::for_each_element;
+
 /// The CPU's building blocks, for the rest of this crate.
 pub(crate) mod kernels {
     pub(crate) use super::cpu::curve::{BATCH, Step, add_each};
@@ -304,18 +306,6 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ) -> Result<G2Projective, BackendError> {
         self.msm_g2(bases, scalars, scratch)
     }
-}
-
-/// Calls `f` with each element and its index, on the threads of the current pool.
-fn for_each_element(data: &mut [Scalar], f: impl Fn(usize, &mut Scalar) + Sync) {
-    /// Elements that are worth a task.
-    const GRAIN: usize = 1 << 12;
-    let chunk_len = data.len().div_ceil(4 * plimsoll::pool::current_threads()).max(GRAIN);
-    plimsoll::pool::for_each_chunk(data, chunk_len, |offset, chunk| {
-        for (i, value) in chunk.iter_mut().enumerate() {
-            f(offset + i, value);
-        }
-    });
 }
 
 /// Fails unless both lengths are the same.

@@ -42,8 +42,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#[macro_use]
-mod mutant;
+#[macro_use(mutant)]
+extern crate plimsoll;
 
 pub mod backend;
 #[cfg(feature = "bellpepper-core-0-4")]

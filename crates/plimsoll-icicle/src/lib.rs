@@ -18,8 +18,8 @@
 //! # Ok::<(), plimsoll_icicle::error::OpenError>(())
 //! ```
 
-#[macro_use]
-mod mutant;
+#[macro_use(mutant)]
+extern crate plimsoll;
 
 mod abi;
 mod account;

@@ -6,7 +6,8 @@
 #![deny(unsafe_code)]
 
 #[macro_use]
-mod mutant;
+#[doc(hidden)]
+pub mod mutant;
 
 mod budget;
 mod bytes;

@@ -16,6 +16,7 @@ use group::Group;
 use plimsoll::{Bytes, Ledger, Reservation, pool};
 
 use self::curve::AffineCurve;
+pub(super) use self::ntt::for_each_element;
 use super::scratch::ScratchVec;
 use super::{Backend, BackendError, CurveGroup, Transform, require_same_length, require_scratch, require_vectors_of};
 use crate::domain::Domain;
@@ -117,7 +118,7 @@ impl Backend for Cpu {
         require_vectors_of(domain, [a, b, b])?;
         require_scratch("quotient", scratch, ntt::extension_scratch_bytes(a.len()))?;
         ntt::extend_to_coset(domain, [&mut *a, &mut *b], scratch)?;
-        ntt::for_each_element(a, |i, value| *value *= b[i]);
+        for_each_element(a, |i, value| *value *= b[i]);
         Ok(())
     }
 
@@ -132,14 +133,14 @@ impl Backend for Cpu {
         require_vectors_of(domain, [a, c, c])?;
         require_scratch("quotient", scratch, ntt::extension_scratch_bytes(a.len()))?;
         ntt::extend_to_coset(domain, [&mut *c], scratch)?;
-        ntt::for_each_element(a, |i, value| *value = (*value - c[i]) * factor);
+        for_each_element(a, |i, value| *value = (*value - c[i]) * factor);
         Ok(())
     }
 
     fn mul_sub_scale(&self, a: &mut [Scalar], b: &[Scalar], c: &[Scalar], factor: &Scalar) -> Result<(), BackendError> {
         require_same_length("mul_sub_scale", a.len(), b.len())?;
         require_same_length("mul_sub_scale", a.len(), c.len())?;
-        ntt::for_each_element(a, |i, value| *value = (*value * b[i] - c[i]) * factor);
+        for_each_element(a, |i, value| *value = (*value * b[i] - c[i]) * factor);
         Ok(())
     }
 

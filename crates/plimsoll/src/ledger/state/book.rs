@@ -28,6 +28,7 @@ use super::choice::Needs;
 use super::owner::{Owner, OwnerId, Phase};
 use super::owners::Owners;
 use super::residency::{Residencies, ResidencyId};
+use super::safety::Unsafe;
 use super::{LedgerState, safety};
 
 /// What the safety check needs to know, derived from the owners.
@@ -301,8 +302,13 @@ impl LedgerState {
 
     /// The same from the start, as `safety` has it.
     fn is_safe_at_length(&self, also: Option<OwnerId>) -> bool {
+        self.check_at_length(also).is_ok()
+    }
+
+    /// And if it is not safe, why.
+    pub(super) fn check_at_length(&self, also: Option<OwnerId>) -> Result<(), Unsafe<'_>> {
         let owners = self.in_flight.iter().copied().chain(also.map(|id| id.0)).map(|index| &self.owners[index]);
-        safety::is_safe(&self.accounts.components, |component| component.limit, owners, self.pins())
+        safety::check(&self.accounts.components, |component| component.limit, owners, self.pins())
     }
 
     /// Whether the book knows all that counts for safety: it knows nothing of parts in flight.

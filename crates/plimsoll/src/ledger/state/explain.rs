@@ -7,7 +7,7 @@ use super::accounts::{AccountId, Component, Kind};
 use super::amounts::{Amounts, ComponentId};
 use super::owner::{Owner, OwnerId, Waiting};
 use super::residency::{Entry, Loader, Readiness, Residence, ResidencyId};
-use super::safety::{self, Unsafe};
+use super::safety::Unsafe;
 use super::{Counted, LedgerState, Resource};
 use crate::Bytes;
 use crate::ledger::error::{Holder, Place, Reason, Shortage, Stuck};
@@ -166,9 +166,7 @@ impl LedgerState {
     /// Whom the state as it is, with what was just charged to `also` (who is not in flight yet), would keep from finishing.
     /// `None` where it is safe.
     pub(super) fn why_unsafe(&self, also: Option<OwnerId>) -> Option<Reason> {
-        let owners = self.in_flight.iter().copied().chain(also.map(|id| id.0)).map(|index| &self.owners[index]);
-        let checked = safety::check(&self.accounts.components, |component| component.limit, owners, self.pins());
-        let stuck = match checked {
+        let stuck = match self.check_at_length(also) {
             Ok(()) => return None,
             Err(Unsafe::Limit) => None,
             Err(Unsafe::Stuck { owner, component, needed, left }) => Some(Stuck {
