@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             (curve.policy, curve.points.iter().filter_map(point).collect())
         })
         .collect();
-    let chart = Chart::lines("GiB of memory", "s a proof", &series);
+    let chart = Chart::lines("GiB", "s", &series);
     fs::write(folder.join("curves.svg"), chart.svg(Size::Wide))?;
     let page = Page::new("Seconds a proof against memory");
     fs::write(

@@ -58,6 +58,8 @@ pub struct Forecast {
     pub by_asking: Option<String>,
     /// Seconds that a proof takes at least.
     pub latency: f64,
+    /// Seconds that the first one takes at least, with the loads of what is not there when it begins.
+    pub first: f64,
     /// How many times slower what competes for memory bandwidth becomes.
     pub(crate) stretch: f64,
     /// What is held of host memory on average, residencies and runtime included.
@@ -196,6 +198,10 @@ pub fn forecast(workload: &Workload, at: usize) -> Forecast {
         })
         .sum();
     let latency = path + alone.unwrap_or(0.0) * (1.0 - 1.0 / f64::from(circuit.parts));
+    // What it needs is loaded side by side.
+    let needed = circuit.needs.iter().map(|need| &workload.residencies[*need]);
+    let loads = needed.filter(|residency| !residency.preloaded).map(|residency| residency.load.seconds());
+    let first = loads.fold(0.0, f64::max) + latency;
     let asked = asked::of(workload, at);
     let asked_seconds = match asked {
         Asked::Plenty => 0.0,
@@ -221,6 +227,7 @@ pub fn forecast(workload: &Workload, at: usize) -> Forecast {
         alone,
         by_asking,
         latency,
+        first,
         stretch,
         host_expected: work.as_ref().and_then(held),
         jobs: work.as_ref().map(|work| work.jobs),

@@ -3,6 +3,8 @@
 //! A draw is named by what it is for (the stream, the job, the stage), not by how many came before it. So a job takes the
 //! same time under every policy and in whatever order things happen, and two policies are compared on the same jobs.
 
+use std::sync::Arc;
+
 use crate::Nanos;
 
 /// Random numbers by name.
@@ -76,7 +78,7 @@ const QUANTILES: usize = 1 << 12;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times {
     /// Nanoseconds; one entry where nothing varies.
-    table: Vec<u64>,
+    table: Arc<[u64]>,
     mean: u64,
     cv2: f64,
     /// The table is in the order of jobs.
@@ -89,7 +91,7 @@ impl Times {
         let at = |n: usize| (n as f64 + 0.5) / QUANTILES as f64;
         let quantiles = |of: &dyn Fn(f64) -> f64| (0..QUANTILES).map(|n| of(at(n)).max(0.0)).collect::<Vec<f64>>();
         let (mean, table): (u64, Vec<f64>) = match law {
-            Law::Fixed(nanos) => return Times { table: vec![nanos.0], mean: nanos.0, cv2: 0.0, recorded: false },
+            Law::Fixed(nanos) => return Times { table: [nanos.0].into(), mean: nanos.0, cv2: 0.0, recorded: false },
             Law::Empirical(values) | Law::Recorded(values) => {
                 let recorded = matches!(law, Law::Recorded(_));
                 let mut table: Vec<u64> = values.iter().map(|value| value.0).collect();
@@ -98,7 +100,7 @@ impl Times {
                 }
                 let sum: u128 = table.iter().map(|value| u128::from(*value)).sum();
                 let mean = (sum / table.len().max(1) as u128) as u64;
-                return Times { cv2: cv2(&table, mean), mean, table, recorded };
+                return Times { cv2: cv2(&table, mean), mean, table: table.into(), recorded };
             }
             Law::Uniform(low, high) => {
                 let (low, high) = (low.0 as f64, high.0 as f64);
@@ -116,7 +118,7 @@ impl Times {
         let sum: f64 = table.iter().sum();
         let scale = if sum > 0.0 { mean as f64 * QUANTILES as f64 / sum } else { 0.0 };
         let table: Vec<u64> = table.into_iter().map(|value| libm::round(value * scale) as u64).collect();
-        Times { cv2: cv2(&table, mean), mean, table, recorded: false }
+        Times { cv2: cv2(&table, mean), mean, table: table.into(), recorded: false }
     }
 
     /// The time that these random bits stand for.

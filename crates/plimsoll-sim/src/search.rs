@@ -29,10 +29,11 @@ pub struct Findings {
     pub most_passed: (u32, u64),
 }
 
-/// Runs `worlds` random worlds, from this seed on.
+/// Runs `worlds` random worlds, from this seed on; after the last seed comes the first.
 pub fn search(first: u64, worlds: u64, mut progress: impl FnMut(&Findings)) -> Findings {
     let mut findings = Findings::default();
-    for seed in first..first.saturating_add(worlds) {
+    for world in 0..worlds {
+        let seed = first.wrapping_add(world);
         findings.worlds += 1;
         // An invariant that the ledger itself asserts is broken as well, and its seed is what one needs to know.
         let Ok((outcome, passed, broken)) = std::panic::catch_unwind(|| run(seed)) else {

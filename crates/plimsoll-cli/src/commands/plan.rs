@@ -96,6 +96,11 @@ fn print(workload: &Workload, plan: &plan::Plan) -> Result<(), Failure> {
             simulated(format!("{:.2}", outcome.seconds_per_proof_steady)),
         ]);
         grid.add([
+            format!("seconds to the first proof{name}"),
+            format!("{:.1}", forecast.first),
+            simulated(format!("{:.1}", outcome.proof_first.seconds())),
+        ]);
+        grid.add([
             format!("host memory{name}"),
             forecast.host_expected.map_or("–".to_owned(), |bytes| format!("{} on average", Bytes(bytes))),
             simulated(format!("{} at most", Bytes(outcome.charged_peak.unwrap_or(outcome.host_peak)))),
@@ -146,6 +151,7 @@ fn json_of(workload: &Workload, plan: &plan::Plan) -> Value {
             "seconds_per_proof": forecast.seconds_per_proof,
             "seconds_per_proof_alone": forecast.alone,
             "by_asking": forecast.by_asking,
+            "first_proof_seconds": forecast.first,
             "host_expected_bytes": forecast.host_expected,
             "jobs": forecast.jobs,
             "drum": forecast.drum,

@@ -5,6 +5,7 @@ use std::io::{BufReader, BufWriter};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use indicatif::HumanCount;
 use plimsoll::Bytes;
 use plimsoll_sim::{End, Options, Outcome, Workload, from_trace, search, simulate, sweep};
 use serde_json::{Value, json};
@@ -168,6 +169,7 @@ pub fn outcome_json(outcome: &Outcome) -> Value {
         "backlog_peak": outcome.backlog_peak,
         "backlog": outcome.backlog,
         "wait_longest_seconds": outcome.wait_longest.seconds(),
+        "proof_first_seconds": outcome.proof_first.seconds(),
         "proof_median_seconds": outcome.proof_median.seconds(),
         "proof_p99_seconds": outcome.proof_p99.seconds(),
         "proof_longest_seconds": outcome.proof_longest.seconds(),
@@ -252,7 +254,13 @@ fn replay(args: &Simulate, trace: &Path) -> Result<(), Failure> {
 
 fn search_worlds(args: &Simulate) -> Result<(), Failure> {
     let first = args.seed.unwrap_or(1);
-    let findings = search::search(first, args.worlds.unwrap_or(WORLDS), |_| ());
+    let worlds = args.worlds.unwrap_or(WORLDS);
+    let mut told = Told::new("searching");
+    let findings = search::search(first, worlds, |found| {
+        let more = || format!("{} events, {} broken", HumanCount(found.events), found.broken.len());
+        told.tell_count(found.worlds, worlds, "worlds", &more);
+    });
+    drop(told);
     if args.json {
         let broken: Vec<Value> =
             findings.broken.iter().map(|(seed, why)| json!({ "seed": seed, "broke": why })).collect();

@@ -130,6 +130,7 @@ pub(super) struct Core<'a> {
     backlog: u64,
     backlog_peak: u64,
     wait_longest: u64,
+    proof_first: u64,
     proof_longest: u64,
     proof_times: Histogram,
     pub(super) thrown_away: u64,
@@ -180,6 +181,7 @@ impl<'a> Core<'a> {
             backlog: 0,
             backlog_peak: 0,
             wait_longest: 0,
+            proof_first: 0,
             proof_longest: 0,
             proof_times: Histogram::new(),
             thrown_away: 0,
@@ -353,6 +355,7 @@ impl<'a> Core<'a> {
             backlog_peak: self.backlog_peak,
             backlog: self.backlog,
             wait_longest: Nanos(self.wait_longest),
+            proof_first: Nanos(self.proof_first),
             proof_longest: Nanos(self.proof_longest),
             // A class's middle may lie beyond the longest in it.
             proof_median: Nanos(self.proof_times.quantile(500).min(self.proof_longest)),
@@ -588,6 +591,9 @@ impl<'a> Core<'a> {
         }
         self.done += 1;
         let took = self.now - arrived;
+        if self.done == 1 {
+            self.proof_first = took;
+        }
         self.proof_longest = self.proof_longest.max(took);
         self.proof_times.add(took);
         let deadline = self.circuits[usize::from(job.circuit)].circuit.deadline;

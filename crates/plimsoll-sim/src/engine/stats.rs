@@ -80,6 +80,8 @@ pub struct Outcome {
     pub backlog: u64,
     /// The longest that a job waited, once it had asked to start, for that.
     pub wait_longest: Nanos,
+    /// How long the first proof took that was done, from its arrival: with all that had to be loaded for it.
+    pub proof_first: Nanos,
     /// The longest that a proof took, from its arrival.
     pub proof_longest: Nanos,
     /// Half of all proofs took no longer than this; and ninety-nine of a hundred.

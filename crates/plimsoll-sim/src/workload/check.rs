@@ -393,7 +393,8 @@ fn stage(table: &StageTable, held: &mut BTreeSet<Class>, classes: &mut Classes, 
         held.remove(&class);
         frees.push((class, None));
     }
-    lasts(&table.time, Times::new(&table.time.get_ref().0).mean(), "a stage", source)?;
+    let time = Times::new(&table.time.get_ref().0);
+    lasts(&table.time, time.mean(), "a stage", source)?;
     if let Some(at) = table.failing.as_ref().filter(|at| at.get_ref().0 > 0.5) {
         return Err(source.error(at, "more than half of all runs fail", "write a part from 0 to 0.5"));
     }
@@ -406,7 +407,7 @@ fn stage(table: &StageTable, held: &mut BTreeSet<Class>, classes: &mut Classes, 
             On::Outside => Site::Outside,
         },
         at_most: table.at_most.as_ref().map(|at| in_range(at, "at_most", 1, WORKERS_MAX, source)).transpose()?,
-        time: Times::new(&table.time.get_ref().0),
+        time,
         pcie: table.pcie.as_ref().map_or(0, |at| at.get_ref().0),
         bandwidth_ppm: table.bandwidth.ppm(),
         takes,

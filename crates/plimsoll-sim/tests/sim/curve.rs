@@ -21,6 +21,22 @@ fn a_quarter_of_the_memory_does() {
     assert!(free.host_peak as f64 / GIB > 3000.0, "{}", free.host_peak);
 }
 
+/// The same with no more proofs than the example asks for: what warming up costs is over with the first quarter, and no more than to
+/// fill the line takes.
+#[test]
+fn warming_up_costs_next_to_nothing() {
+    for proofs in [20, 40] {
+        let workload = porep(proofs);
+        let free = simulate(&unlimited(&workload), Options::default());
+        let ours = simulate(&budget(&workload, 185), Options::default());
+        let slower = ours.seconds_per_proof_steady / free.seconds_per_proof_steady;
+        assert!(slower <= 1.01, "{proofs} proofs: {slower}");
+        let filling = (ours.seconds_per_proof - free.seconds_per_proof_steady) * proofs as f64;
+        assert!(filling <= 60.0, "{proofs} proofs: {filling} s until the line is full");
+        assert!(ours.charged_peak.expect("there is a ledger") as f64 / GIB <= 185.0);
+    }
+}
+
 /// More memory never costs more than noise, from the smallest budget to the whole machine.
 #[test]
 fn more_memory_is_no_slower() {

@@ -8,5 +8,6 @@ mod observed;
 mod peers;
 mod plan;
 mod replay;
+mod resources;
 mod search;
 mod support;

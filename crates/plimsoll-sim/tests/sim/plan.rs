@@ -104,6 +104,24 @@ fn a_budget_below_the_runtime_is_refused() {
     assert!(lines.ends_with(b"\"}\n") && String::from_utf8_lossy(&lines).contains("\"how\":\"refused\""));
 }
 
+/// What is not there when the first proof begins is loaded for it, once.
+#[test]
+fn a_cold_start_is_the_longest_load() {
+    let warm = porep(20);
+    let mut cold = warm.clone();
+    cold.residencies.iter_mut().for_each(|residency| residency.preloaded = false);
+    let first = |workload: &plimsoll_sim::Workload| {
+        let formulas = plimsoll_sim::plan::forecast(workload, 0).first;
+        (formulas, simulate(workload, Options::default()).proof_first.seconds())
+    };
+    let (of_warm, of_cold) = (first(&warm), first(&cold));
+    assert!((of_cold.0 - of_warm.0 - 15.0).abs() < 1e-9, "{of_warm:?} {of_cold:?}");
+    assert!((of_cold.1 - of_warm.1 - 15.0).abs() < 1.5, "{of_warm:?} {of_cold:?}");
+    for (formulas, simulated) in [of_warm, of_cold] {
+        assert!((simulated / formulas - 1.0).abs() < 0.25, "{simulated} s, {formulas} by the formulas");
+    }
+}
+
 /// However many proofs there are to be, a plan simulates no more than say something.
 #[test]
 fn a_plan_of_very_many_proofs_ends() {

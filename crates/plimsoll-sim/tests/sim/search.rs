@@ -14,6 +14,13 @@ fn random_worlds_break_nothing() {
     );
 }
 
+/// After the last seed comes the first: as many worlds are searched as were asked for.
+#[test]
+fn seeds_have_no_end() {
+    let findings = search::search(u64::MAX, 3, |_| ());
+    assert_eq!((findings.worlds, findings.broken.len()), (3, 0), "{findings:?}");
+}
+
 /// A seed is all that it takes to see a world again.
 #[test]
 fn a_seed_is_a_world() {

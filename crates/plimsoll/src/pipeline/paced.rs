@@ -85,8 +85,9 @@ impl Paced {
             return None;
         }
         if state.pacer.is_none() {
-            let pacer =
-                Pacer::new(self.pacing, self.layout(|slots| ledger.slots_limit(slots), profiles), Rope::of(profile));
+            let layout = self.layout(|slots| ledger.slots_limit(slots), profiles);
+            let mut pacer = Pacer::new(self.pacing, layout, Rope::of(profile));
+            pacer.classify_any(profiles);
             for (rope, &tokens) in pacer.tokens().iter().enumerate() {
                 ledger.open_slots(pacer.slots(rope), tokens);
             }
@@ -147,8 +148,9 @@ impl Paced {
         let Some(class) = class else { return };
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut state = lock(&self.state);
-        let Some(pacer) = &mut state.pacer else { return };
-        if !pacer.stage_ended(class, stage, nanos(ran), nanos(waited)) || state.telling {
+        let State { pacer: Some(pacer), told, telling, .. } = &mut *state else { return };
+        pacer.stage_ended(class, stage, nanos(ran), nanos(waited));
+        if pacer.tokens() == &**told || *telling {
             return;
         }
         state.telling = true;

@@ -19,11 +19,13 @@ mod layout;
 mod memory;
 mod rope;
 mod rule;
+mod warm_up;
 
 use std::collections::BTreeMap;
 
 use self::estimate::{Moments, Times};
 use self::rule::TOKENS_MAX;
+use self::warm_up::WarmUp;
 use crate::{Budget, Bytes, Demand, Profile, Resource, Slots, Space};
 
 pub use self::layout::{Berth, Layout, Site, Station};
@@ -103,7 +105,7 @@ pub struct Pacer {
     /// Bytes at the peak of each stage, by class of work and space.
     bytes: BTreeMap<(u32, Space), Vec<u64>>,
     limits: BTreeMap<Space, u64>,
-    started: u64,
+    warm_up: WarmUp,
     pace: Pace,
 }
 
@@ -114,6 +116,20 @@ struct Target {
     wanted: f64,
     /// With fewer it cannot be busy all the time, even if no time ever varies (Little's law).
     least: f64,
+}
+
+impl Target {
+    fn at_most(self, most: f64) -> Target {
+        Target { wanted: self.wanted.min(most), least: self.least.min(most) }
+    }
+
+    /// As a whole number. Half a token less than wanted costs next to nothing where times vary, for then it is a small part of the
+    /// slack. Where they do not there is no slack, and what Little's law asks for is not rounded down.
+    fn whole(self, exact: bool) -> f64 {
+        let bounded = |target: f64| if target.is_finite() { target.clamp(1.0, TOKENS_MAX as f64) } else { 1.0 };
+        let (wanted, least) = (bounded(self.wanted), bounded(self.least * (1.0 - LOSS)));
+        if exact { wanted.floor() } else { (wanted - 0.5).ceil().max(least.ceil()) }
+    }
 }
 
 impl Pacer {
@@ -134,7 +150,8 @@ impl Pacer {
         let tokens = vec![TOKENS_MAX; ropes.len()];
         let times = Times::new(stages);
         let (bytes, limits) = (BTreeMap::new(), BTreeMap::new());
-        let mut pacer = Pacer { pacing, layout, ropes, tokens, times, bytes, limits, started: 0, pace };
+        let warm_up = WarmUp::new(stages);
+        let mut pacer = Pacer { pacing, layout, ropes, tokens, times, bytes, limits, warm_up, pace };
         match pacing {
             Pacing::Auto => pacer.warm_up(),
             Pacing::Fixed(jobs) => pacer.tokens[0] = jobs.clamp(1, TOKENS_MAX),
@@ -223,6 +240,10 @@ impl Pacer {
                 sums.iter_mut().zip(peaks).for_each(|(sum, peak)| *sum += peak / shares);
             }
         }
+        if self.pacing == Pacing::Auto && !self.warm_up.has_begun() {
+            // What is cheap may be made ahead from the beginning.
+            self.warm_up();
+        }
         class
     }
 
@@ -247,7 +268,7 @@ impl Pacer {
             return false;
         }
         self.times.add(class.0, stage, ran as f64, waited as f64);
-        self.started += u64::from(stage == 0);
+        self.warm_up.stage_ended(stage, &self.layout);
         let before = self.tokens.clone();
         if self.is_without_servers() || !self.times.is_complete() {
             self.warm_up();
@@ -263,27 +284,14 @@ impl Pacer {
         self.layout.stages.iter().all(unlimited) && !mutant!("paced-without-a-drum")
     }
 
-    /// Nothing is known of some stage yet: a few jobs are let in, and one more for each that comes out of the first stage,
-    /// up to as many as can be served at once.
+    /// Nothing is known of some stage yet.
     fn warm_up(&mut self) {
         if self.is_without_servers() {
             return self.tokens.fill(TOKENS_MAX);
         }
-        let servers = |station: usize| self.layout.servers(station);
-        let used = || self.layout.stages.iter().map(|site| site.station);
-        let first = servers(self.layout.stages[0].station);
-        let only_one = used().all(|station| station == self.layout.stages[0].station);
-        let start = match first {
-            Some(servers) if only_one => servers,
-            _ => 1 + used().filter_map(servers).min().unwrap_or(1),
-        };
-        let mut stations: Vec<usize> = used().collect();
-        stations.sort_unstable();
-        stations.dedup();
-        let at_once: u64 = stations.into_iter().map(|station| servers(station).unwrap_or(1)).sum();
-        let source = start + self.started.min(at_once.saturating_sub(start));
+        let (source, others) = self.warm_up.tokens(&self.layout, &self.ropes, &self.bytes, &self.limits);
         for (at, tokens) in self.tokens.iter_mut().enumerate() {
-            *tokens = if at == 0 { source } else { start.min(source) };
+            *tokens = if at == 0 { source } else { others };
         }
     }
 
@@ -303,7 +311,8 @@ impl Pacer {
             Some(_) => (service / interval_seconds).min(1.0),
             None => utilisation(jobs, on_the_way, settled.layout.servers(drum).unwrap_or(1), spread),
         };
-        let expected = memory::Rooms::new(&settled).expected(&settled.tokens);
+        let tokens: Vec<f64> = settled.tokens.iter().map(|tokens| *tokens as f64).collect();
+        let expected = memory::Rooms::new(&settled).expected(interval_seconds * 1e9, &tokens);
         let drum = settled.layout.stations[drum].name;
         Some(Work { drum, memory, jobs, utilisation, rate: utilisation / service, expected })
     }
@@ -324,20 +333,22 @@ impl Pacer {
     }
 
     fn tune(&mut self) {
-        let Some((pace, targets)) = self.targets() else { return };
+        let Some((drum, interval)) = self.find_drum() else { return };
+        let doubt = self.times.doubt(|stage| self.layout.stages[stage].station == drum);
+        let (pace, targets, exact) = self.targets(drum, interval * doubt);
+        // What a few samples say by chance lets no more in than they say for sure, and holds back none who is in.
+        let certain = if doubt > 1.0 { self.targets(drum, interval) } else { (pace, targets.clone(), exact) };
         self.pace = pace;
-        for (rope, target) in targets.into_iter().enumerate() {
+        for (rope, (target, certain_target)) in targets.into_iter().zip(certain.1).enumerate() {
             // No more jobs can be inside than are in the line.
             let most = if rope == 0 { f64::INFINITY } else { self.tokens[0] as f64 };
-            let target = Target { wanted: target.wanted.min(most), least: target.least.min(most) };
-            self.aim(rope, target, pace.memory.is_some());
+            self.raise(rope, target.at_most(most), exact);
+            self.lower(rope, certain_target.at_most(most), certain.2);
         }
     }
 
-    /// The pace, and the number of tokens that each rope should have, before rounding.
-    fn targets(&self) -> Option<(Pace, Vec<Target>)> {
-        let (drum, interval) = self.find_drum()?;
-        let interval = interval * self.times.doubt(|stage| self.layout.stages[stage].station == drum);
+    /// The pace with a drum that takes one job in each `interval`, and the number of tokens that each rope should have.
+    fn targets(&self, drum: usize, interval: f64) -> (Pace, Vec<Target>, bool) {
         let servers = self.layout.servers(drum).unwrap_or(1);
         let at_drum = |stage: usize| self.layout.stages[stage].station == drum;
         let drum_cv2 = self.times.sum(|stage, times| at_drum(stage).then(|| times.service())).cv2();
@@ -367,30 +378,35 @@ impl Pacer {
                 Target { wanted, least: inside / rule::BUSY_MAX }
             });
         }
-        let wanted: Vec<_> = targets.iter().map(|target| target.wanted).collect();
+        let wanted: Vec<_> = targets.iter().map(|target| target.whole(false)).collect();
         let bounded = memory::Rooms::new(self).bound(interval, &wanted);
-        let (memory, interval) = bounded.as_ref().map_or((None, interval), |bound| (Some(bound.space), bound.interval));
+        let (memory, interval) = bounded.as_ref().map_or((None, interval), |bound| (bound.space, bound.interval));
+        let exact = bounded.is_some();
         if let Some(bound) = bounded {
             // Rounding and the reluctance to change are for estimates; these are whole numbers that fit.
-            let exact = |(fits, wanted): (f64, f64)| Target { wanted: fits.min(wanted.ceil()), least: 1.0 };
+            let exact = |(fits, wanted): (f64, f64)| Target { wanted: fits.min(wanted), least: 1.0 };
             targets = bound.tokens.into_iter().zip(wanted).map(exact).collect();
         }
         let pace = Pace { drum: Some(drum), memory, interval_seconds: interval * 1e-9, on_the_way, spread };
-        Some((pace, targets))
+        (pace, targets, exact)
     }
 
-    /// Sets a rope's tokens, unless the target is so near that it may be chance. They at most double at a time, so that
-    /// what a first few samples say by chance is corrected by the next ones before much is made of it.
-    ///
-    /// Half a token less than wanted costs next to nothing where times vary, for then it is a small part of the slack. Where
-    /// they do not there is no slack, and what Little's law asks for is not rounded down.
-    fn aim(&mut self, rope: usize, target: Target, exact: bool) {
-        let bounded = |target: f64| if target.is_finite() { target.clamp(1.0, TOKENS_MAX as f64) } else { 1.0 };
-        let (wanted, least) = (bounded(target.wanted), bounded(target.least * (1.0 - LOSS)));
-        let nearest = if exact { wanted } else { (wanted - 0.5).ceil().max(least.ceil()) };
-        let tokens = self.tokens[rope] as f64;
-        if exact || nearest > tokens || wanted < tokens - 0.75 {
-            self.tokens[rope] = (nearest as u64).clamp(1, 2 * self.tokens[rope] + 1);
+    /// Gives a rope the tokens that it should have, if it has fewer. They at most double at a time, so that what a first few
+    /// samples say by chance is corrected by the next ones before much is made of it.
+    fn raise(&mut self, rope: usize, target: Target, exact: bool) {
+        let tokens = self.tokens[rope];
+        let wanted = target.whole(exact) as u64;
+        if wanted > tokens {
+            self.tokens[rope] = wanted.min(2 * tokens + 1);
+        }
+    }
+
+    /// Takes tokens from a rope that has more than it should, unless the target is so near that it may be chance.
+    fn lower(&mut self, rope: usize, target: Target, exact: bool) {
+        let tokens = self.tokens[rope];
+        let wanted = target.whole(exact) as u64;
+        if wanted < tokens && (exact || target.wanted < tokens as f64 - 0.75) {
+            self.tokens[rope] = wanted;
         }
     }
 

@@ -87,6 +87,7 @@ impl Line {
         let count = stations.len();
         let mut pacer = Pacer::new(pacing, Layout { stations, stages: sites }, Rope::of(&profile));
         pacer.set_limit(Space::HOST, Bytes(memory));
+        pacer.classify(&profile);
         let mut state = LedgerState::new(&Budget::new().space(Space::HOST, Bytes(memory)));
         let account = state.open_child(AccountId::ROOT, "line".into(), &pacer.budget());
         Line {

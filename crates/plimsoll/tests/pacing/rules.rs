@@ -144,6 +144,40 @@ fn warming_up_lets_no_more_in_than_will_be_needed() {
     assert!(busy[0] >= 0.99 && line.in_flight_peak == 2, "{busy:?} {}", line.in_flight_peak);
 }
 
+/// What is cheap is made ahead from the beginning: as many as hold together what one of them does at its peak.
+#[test]
+fn warming_up_makes_ahead_what_is_cheap() {
+    let line = Line::new(Pacing::Auto, &MACHINE, &proof(), PLENTY);
+    assert_eq!(line.pacer.tokens(), [5, 2, 2], "20 at the peak, 4 before");
+    // Not where nothing multiplies, nor beyond those who could make it.
+    let line = Line::new(Pacing::Auto, &MACHINE, &two(Time::Fixed(9.0), Time::Fixed(1.0)), PLENTY);
+    assert_eq!(line.pacer.tokens(), [2]);
+    let line = Line::new(Pacing::Auto, &[Some(3), Some(1)], &proof(), PLENTY);
+    assert_eq!(line.pacer.tokens()[0], 3);
+    // The drum has work from when the first ones come, and no more than those who made them take.
+    let mut line = Line::new(Pacing::Auto, &MACHINE, &proof(), PLENTY).seed(3);
+    let (_, busy) = line.run(100);
+    assert!(busy[1] >= 0.87, "{busy:?}: with all that will be needed from the beginning it is 0.9");
+}
+
+/// While a station that may be the drum has more before it than it takes, no more are let in.
+#[test]
+fn warming_up_stops_where_jobs_queue() {
+    for drum in [30.0, 300.0] {
+        let stages = [
+            (Time::Fixed(1.0), 0, 4, 4),
+            (Time::Fixed(1.0), 0, 20, 16),
+            (Time::Fixed(drum), 1, 16, 4),
+            (Time::Fixed(1.0), 0, 7, 0),
+        ];
+        let mut line = Line::new(Pacing::Auto, &MACHINE, &stages, PLENTY);
+        line.run(100);
+        assert_eq!(line.pacer.tokens()[0], 2, "{drum}");
+        // Two rounds of what is made ahead come out of the first stage before the first of them is seen to wait.
+        assert!(line.in_flight_peak <= 15, "{drum}: {}", line.in_flight_peak);
+    }
+}
+
 #[test]
 fn jobs_of_several_sizes_are_paced_by_their_mix() {
     let mut line = Line::new(Pacing::Auto, &MACHINE, &proof(), PLENTY).seed(5).also(3);

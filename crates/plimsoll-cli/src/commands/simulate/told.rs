@@ -31,22 +31,24 @@ impl Told {
 
     /// It is so far now.
     pub fn tell(&mut self, step: &Step) {
+        let all = step.proofs + step.proofs_left;
+        let more = || format!("{} of virtual time, {} events", step.time, HumanCount(step.events));
+        self.tell_count(step.proofs, all, "proofs", &more);
+    }
+
+    /// So many are done now, of all that there are.
+    pub fn tell_count(&mut self, done: u64, all: u64, unit: &'static str, more: &dyn Fn() -> String) {
         if self.since.elapsed() < FIRST {
             return;
         }
-        let (done, all) = (step.proofs, step.proofs + step.proofs_left);
         if console::is_terminal() {
-            let bar = self.bar.get_or_insert_with(|| Progress::new(self.what, "proofs", all));
+            let bar = self.bar.get_or_insert_with(|| Progress::new(self.what, unit, all));
             bar.set_total(all);
             bar.set(done);
         } else if self.told.is_none_or(|told| told.elapsed() >= AGAIN) {
             self.told = Some(Instant::now());
-            let (done, all, events) = (HumanCount(done), HumanCount(all), HumanCount(step.events));
-            console::note(
-                console::NAME,
-                self.what,
-                format!("{done} of {all} proofs, {} of virtual time, {events} events", step.time),
-            );
+            let (done, all) = (HumanCount(done), HumanCount(all));
+            console::note(console::NAME, self.what, format!("{done} of {all} {unit}, {}", more()));
         }
     }
 }

@@ -128,13 +128,15 @@ impl Times {
         (0..self.stages).all(|stage| self.works.iter().any(|work| work.stages[stage].run.count() > 0))
     }
 
-    /// By how much the mean of a few samples may be too small: one standard error of times that scatter as exponential
-    /// ones do, and nothing once there are [`KNOWN`] of them.
+    /// By how much the mean of a few samples of the time in these stages may be too small: one standard error, of times that scatter
+    /// as exponential ones do until it is seen how they do; and nothing once that is small, or there are [`KNOWN`] samples.
     pub(super) fn doubt(&self, of: impl Fn(usize) -> bool) -> f64 {
         let count =
             |work: &Work| (0..self.stages).filter(|stage| of(*stage)).map(|stage| work.stages[stage].run.count()).min();
-        let samples: u64 = self.works.iter().filter_map(count).sum();
-        1.0 + (1.0 / samples.max(1) as f64 - 1.0 / KNOWN).max(0.0).sqrt()
+        let samples = self.works.iter().filter_map(count).sum::<u64>().max(1) as f64;
+        let seen = self.sum(|stage, times| of(stage).then(|| times.service())).cv2().min(1.0);
+        let cv2 = (1.0 + (samples - 1.0) * seen) / samples;
+        1.0 + (cv2 / samples - 1.0 / KNOWN).max(0.0).sqrt()
     }
 
     /// The time that a job of the present mix spends in those stages that `of` picks a time from.
