@@ -40,6 +40,10 @@ struct Simulated {
     used: u64,
     peak: u64,
     domain: Option<(u32, Scalar)>,
+    /// What the domain takes, or what is left of one that was not made.
+    domain_bytes: u64,
+    /// How often what is left of a domain has to be released until it is gone.
+    half_domain: i64,
 }
 
 /// A piece of device memory, which is host memory of this process.
@@ -180,7 +184,38 @@ impl State {
         self.devices[place].domain
     }
 
-    pub(crate) fn set_domain(&mut self, place: Place, domain: Option<(u32, Scalar)>) {
-        self.devices[place].domain = domain;
+    pub(crate) fn has_half_a_domain(&self, place: Place) -> bool {
+        self.devices[place].half_domain > 0
+    }
+
+    /// Makes a domain where there is none; without memory for it half of it may be left behind.
+    pub(crate) fn make_domain(&mut self, place: Place, domain: (u32, Scalar), bytes: u64) -> Result<(), OutOfMemory> {
+        if let Err(error) = self.take(place, bytes) {
+            let rest = (bytes / 2).min(self.free_bytes(place));
+            let half = self.knobs.get("half_domain", 0);
+            if half > 0 && self.take(place, rest).is_ok() {
+                let device = &mut self.devices[place];
+                (device.half_domain, device.domain_bytes) = (half, rest);
+            }
+            return Err(error);
+        }
+        let device = &mut self.devices[place];
+        (device.domain, device.domain_bytes) = (Some(domain), bytes);
+        Ok(())
+    }
+
+    /// Releases the domain, or half of one; how many times more it has to be released, or `None` where there is nothing.
+    pub(crate) fn release_domain(&mut self, place: Place) -> Option<i64> {
+        let device = &mut self.devices[place];
+        if device.domain.take().is_none() {
+            device.half_domain = device.half_domain.checked_sub(1).filter(|left| *left >= 0)?;
+            if device.half_domain > 0 {
+                return Some(device.half_domain);
+            }
+        }
+        device.half_domain = 0;
+        let bytes = std::mem::take(&mut device.domain_bytes);
+        self.give_back(place, bytes);
+        Some(0)
     }
 }

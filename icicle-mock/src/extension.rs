@@ -22,6 +22,9 @@ pub unsafe extern "C-unwind" fn create_config_extension() -> *mut c_void {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn destroy_config_extension(extension: *mut c_void) {
+    if state().knobs.call("destroy_extension").is_some() {
+        throw(c"injected", false);
+    }
     *state().knobs.calls.entry("extensions".to_owned()).or_default() -= 1;
     // SAFETY: made above.
     drop(unsafe { Box::from_raw(extension.cast::<Extension>()) });
@@ -29,6 +32,9 @@ pub unsafe extern "C-unwind" fn destroy_config_extension(extension: *mut c_void)
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn config_extension_set_int(extension: *mut c_void, key: *const c_char, value: c_int) {
+    if state().knobs.call("set_int").is_some() {
+        throw(c"injected", false);
+    }
     // SAFETY: made above; a text that ends with a zero.
     unsafe {
         let extension = &mut *extension.cast::<Extension>();

@@ -13,6 +13,10 @@
 //! | `scratch` | how much scratch multiplications take, in thousandths of the measured formula |
 //! | `leak` | what a multiplication that is out of memory leaves behind |
 //! | `neighbour` | bytes that somebody else holds on each device |
+//! | `neighbour_at_msm`, `neighbour_then` | in the multiplication of this number, counted from the start, somebody else comes to hold so much |
+//! | `half_domain` | a domain for which there is too little memory leaves half of it behind, and goes when it is released for the time of this number |
+//! | `ntt_scratch` | what a transform takes besides, in thousandths of its vector |
+//! | `domain_scale` | what a domain takes, in thousandths of its roots |
 //! | `fail_at:NAME`, `fail_code` | the call number so many of this function, from now on, fails with that code, once; −1 throws, −2 throws something odd |
 //! | `watch_bytes` | pieces of memory of exactly this size count in `secrets` |
 //! | `breaks_at`, `breaks` | from this synchronisation on, this device's fail as if it were broken |
@@ -22,7 +26,7 @@
 //! | get | what |
 //! |---|---|
 //! | `violations` | how often it was used in a way that ICICLE does not survive, or computes wrongly with |
-//! | `used`, `peak` | bytes of device 0, `used:N` of another |
+//! | `used`, `peak` | bytes of device 0, `used:N` and `peak:N` of another |
 //! | `host_peak` | the same of the processor |
 //! | `replanned` | how often a multiplication found too little free to do as it was told |
 //! | `calls:NAME` | how often a function was called |
@@ -65,7 +69,12 @@ impl Knobs {
 
     /// Counts a call; the code with which it is to fail, if it is its turn.
     pub(crate) fn call(&mut self, name: &str) -> Option<i64> {
-        *self.calls.entry(name.to_owned()).or_default() += 1;
+        let calls = self.calls.entry(name.to_owned()).or_default();
+        *calls += 1;
+        if name == "msm" && Some(&*calls) == self.set.get("neighbour_at_msm") {
+            let then = self.get("neighbour_then", 0);
+            self.set("neighbour", then);
+        }
         let left = self.set.get_mut(&format!("fail_at:{name}"))?;
         *left -= 1;
         (*left == 0).then(|| self.get("fail_code", 14))
@@ -92,6 +101,7 @@ pub unsafe extern "C" fn icicle_mock_get(key: *const c_char) -> i64 {
     match key.split_once(':') {
         Some(("calls", name)) => state.knobs.calls.get(name).copied().unwrap_or(0),
         Some(("used", device)) => device.parse().map_or(-1, |device: usize| state.used(device) as i64),
+        Some(("peak", device)) => device.parse().map_or(-1, |device: usize| state.peak(device) as i64),
         _ => match key {
             "violations" => state.knobs.violations,
             "replanned" => state.knobs.replanned,

@@ -71,6 +71,7 @@ fn place_of(device: &Device) -> Result<Place, bool> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn icicle_load_backend(_: *const c_char, _: bool) -> Code {
+    begin!("load_backend");
     0
 }
 
@@ -117,6 +118,7 @@ pub unsafe extern "C-unwind" fn icicle_set_device(device: *const Device) -> Code
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn icicle_get_device_count(count: *mut c_int) -> Code {
+    begin!("device_count");
     let devices = if ACTIVE.get() == 0 { 1 } else { state().device_count() };
     // SAFETY: a place of the caller's.
     unsafe { *count = devices as c_int };
@@ -125,6 +127,7 @@ pub unsafe extern "C-unwind" fn icicle_get_device_count(count: *mut c_int) -> Co
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn icicle_get_registered_devices(out: *mut c_char, len: usize) -> Code {
+    begin!("registered");
     let text = b"CPU,MOCK\0";
     if len < text.len() {
         return 2;
@@ -455,6 +458,7 @@ pub unsafe extern "C-unwind" fn bls12_381_g2_msm(
     config: *const MsmConfig,
     out: *mut c_void,
 ) -> Code {
+    begin!("g2_msm");
     msm::<G2Affine>(scalars, points, n, config, out)
 }
 
@@ -506,15 +510,15 @@ pub unsafe extern "C-unwind" fn bls12_381_ntt_init_domain(root: *const c_void, _
         return violation(11);
     };
     let mut state = state();
-    if state.domain(place).is_some() {
+    if state.domain(place).is_some() || state.has_half_a_domain(place) {
         // The trap: nothing is done, and all is said to be well.
         state.knobs.violations += 1;
         return 0;
     }
-    if state.take(place, domain_bytes(place, log_size)).is_err() {
+    let bytes = domain_bytes(place, log_size) * state.knobs.get("domain_scale", 1000) as u64 / 1000;
+    if state.make_domain(place, (log_size, root), bytes).is_err() {
         return 4;
     }
-    state.set_domain(place, Some((log_size, root)));
     0
 }
 
@@ -522,10 +526,12 @@ pub unsafe extern "C-unwind" fn bls12_381_ntt_init_domain(root: *const c_void, _
 pub unsafe extern "C-unwind" fn bls12_381_ntt_release_domain() -> Code {
     let place = begin!("release_domain");
     let mut state = state();
-    let Some((log_size, _)) = state.domain(place) else { return 11 };
-    state.give_back(place, domain_bytes(place, log_size));
-    state.set_domain(place, None);
-    0
+    match state.release_domain(place) {
+        Some(0) => 0,
+        // It says what went wrong before.
+        Some(_) => 4,
+        None => 11,
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -552,8 +558,16 @@ pub unsafe extern "C-unwind" fn bls12_381_ntt(
     }
     let root = root.pow_vartime([1_u64 << (log_size - n.ilog2())]);
     let wrong = state().knobs.get("wrong_ntt", 0) != 0;
+    let scratch = {
+        let mut state = state();
+        let scratch = 32 * n as u64 * state.knobs.get("ntt_scratch", 0) as u64 / 1000;
+        if state.take(place, scratch).is_err() {
+            return 4;
+        }
+        scratch
+    };
     let at = out as usize;
-    let work = move || {
+    let transform_all = move || {
         let mut state = state();
         let Some(bytes) = state.bytes(place, at, 32 * n) else { return 3 };
         let Some(mut data) = bytes.chunks_exact(32).map(standard).collect::<Option<Vec<Scalar>>>() else {
@@ -585,6 +599,12 @@ pub unsafe extern "C-unwind" fn bls12_381_ntt(
             to.copy_from_slice(&from.to_bytes_le());
         }
         0
+    };
+    // Others find it taken until the transform is made.
+    let work = move || {
+        let code = transform_all();
+        state().give_back(place, scratch);
+        code
     };
     begin_on(config.stream, place, config.is_async, Box::new(work))
 }

@@ -79,6 +79,7 @@ pub unsafe extern "C-unwind" fn bls12_381_g2_affine_convert_montgomery(
     config: *const u8,
     out: *mut c_void,
 ) -> Code {
+    begin!("g2_convert");
     convert::<G2Affine>(input, n, into, config, out)
 }
 

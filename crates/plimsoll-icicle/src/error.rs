@@ -86,6 +86,16 @@ pub enum OpenError {
         /// The device.
         device: String,
     },
+    /// It was given up in this process, and cannot be had again: nobody knows what it still does.
+    #[error(
+        "{device} was given up in this process ({message}), and nobody knows what it still does; restart the process"
+    )]
+    GivenUp {
+        /// The device.
+        device: String,
+        /// Why.
+        message: String,
+    },
     /// A child process that opened it first was ended by a signal.
     #[error(
         "opening {device} has ended the process that tried it out (signal {signal}); this ICICLE has other layouts than v3.1 to \

@@ -10,11 +10,11 @@
 //! | `points` | a key's points, in standard form | resident: until others need the room; passing through: the operation |
 //! | `workspace`, `buckets` | what ICICLE allocates for a multiplication, as [predicted](crate::memory) | the operation |
 //! | `margin` | what has to be free so that ICICLE keeps to its plan | until it has made up its mind |
-//! | `overrun` | what a multiplication has allocated beyond its prediction | while it runs |
+//! | `overrun` | what an operation has allocated beyond its prediction | while it runs |
 //! | `domain` | the roots of unity that ICICLE keeps for transforms | until the device is closed; grows |
 //! | `tables` | the powers of a coset's generator, in standard form | until others need the room |
 //! | `check` | what checking the device takes | always |
-//! | `leaked` | what failed calls of ICICLE's have left behind | always |
+//! | `leaked` | what failed calls of ICICLE's have left behind | always; less, if it is seen to be free after all |
 //! | `foreign` | what others were seen to hold on the device | until it is seen to be gone |
 //!
 //! What goes wrong:
@@ -24,7 +24,12 @@
 //! - **Less is free than a call needs to keep to its plan.** It is not made; a smaller plan is, and what is missing is booked.
 //! - **Out of memory**, an exception, an unknown code. What it left half done is drained, what it leaked is booked, and the device
 //!   must give the known answers again before the next call; then the operation is made once more, with a corrected prediction.
-//!   A device that fails the check, or has leaked a quarter of its memory, is given up, and its limits go with it.
+//!   A device that fails the check, or has leaked more than a quarter of its budget, is given up, and its limits go with it. What it
+//!   still holds is erased and freed all the same, unless it does not say any more when it is done.
+//!
+//! **What counts as leaked.** A device tells what is free, and not who has the rest. So a failed call has leaked what is gone since
+//! the device was last seen with nothing under way, and no more than it was predicted to allocate: the rest is a neighbour's, who
+//! may have come in that very moment, and may be why it failed. What is seen to be free later was no leak.
 
 mod bases;
 mod books;
@@ -33,7 +38,7 @@ mod open;
 mod transforms;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use plimsoll::ledger::{EnterError, Job, NeverFits, SubmitError};
@@ -49,7 +54,6 @@ pub(crate) use self::bases::KeyCurve;
 use self::bases::KnownKey;
 use self::books::Books;
 pub use self::books::Reconciliation;
-use self::open::Opened;
 pub use self::open::{Device, Options};
 use self::transforms::{DomainBook, Table};
 use crate::account::Account;
@@ -96,12 +100,13 @@ struct Inner {
     limit: u64,
     /// What was free when the device was put under the ledger, and nothing was held.
     free_at_first: Option<u64>,
-    /// What others held when a multiplication was last begun with nothing beside it.
+    /// What was gone when the device was last seen with nothing under way and nothing half done.
     besides: AtomicI64,
+    /// What the domain was seen to take when it was made, where the device tells.
+    domain_seen: AtomicU64,
     scratch: Scratch,
     scaling: Scaling,
     _check: Reservation,
-    _opened: Opened,
 }
 
 impl Drop for Inner {
@@ -170,6 +175,16 @@ impl Icicle {
     /// Whether these points are on the device.
     pub(crate) fn has_points<C: KeyCurve>(&self, bases: &[C]) -> bool {
         self.inner.known(bases).is_some_and(|known| known.residency.is_resident())
+    }
+
+    /// Asks for known answers, after a call on the owner's thread that was out of memory, threw, or said something odd, and books what
+    /// it has left behind. Operations do this by themselves before the next of them begins.
+    ///
+    /// # Errors
+    ///
+    /// What failed, or that an answer was wrong: the device is given up then.
+    pub fn look(&self) -> Result<(), CallError> {
+        self.inner.look_by_hand()
     }
 
     /// Compares what the device says of its memory with the books, and books what others hold. `None` where the device tells
@@ -301,7 +316,7 @@ impl Inner {
         if mutant!("icicle-erases-nothing") {
             return outcome;
         }
-        let erased = self.owner.call("erase", |scope| scope.erase(buffer.memory.all()));
+        let erased = self.owner.tidy("erase", |scope| scope.erase(buffer.memory.all()));
         let result = outcome?;
         match erased {
             Ok(()) => Ok(result),

@@ -18,9 +18,9 @@
 //!
 //! **What a call uses outlives its synchronisation, by type.** A [`Scope`] takes host slices and device memory for `'env`, a
 //! lifetime that began before [`Owner::call`] and ends after it has returned; and that returns after the owner has synchronised,
-//! also where the closure fails or panics. (A device that will not be synchronised, neither the stream twice nor all of it, is given
-//! up and never called again: nobody could wait for it any longer.) Device memory of another owner is refused. A buffer of the
-//! closure's own does not live long enough:
+//! also where the closure fails or panics. (A device that will not be synchronised, neither the stream twice nor all of it, has fallen
+//! silent: it is never called again in this process, not even to free or to be opened, since nobody could wait for what it does.)
+//! Device memory of another owner is refused. A buffer of the closure's own does not live long enough:
 //!
 //! ```compile_fail
 //! # use plimsoll_icicle::device::{DeviceMemory, Owner};
@@ -39,7 +39,14 @@
 //! owner.call("copy", |scope| scope.copy_in(&outside, memory.all()));
 //! # }
 //! ```
+//!
+//! **A device that was given up computes nothing more, and is tidied up.** One that has leaked too much, or gave a wrong answer, is
+//! still erased, freed, and relieved of its domain; only one that has fallen silent is not.
+//!
+//! **What callers wrote may panic, also when it is dropped.** Both happen on this thread, which hands the panic to its caller and goes
+//! on: others' work is under way on it.
 
+mod claim;
 mod extension;
 mod here;
 mod memory;
@@ -50,16 +57,17 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, ThreadId};
 
+use self::claim::Claim;
 use self::here::Here;
 pub use self::memory::{DeviceMemory, Part};
 
 pub(crate) use self::here::registered;
-pub(crate) use self::scope::Holdings;
+pub(crate) use self::scope::{Holdings, Remains};
 pub use self::scope::{MsmCall, Plain, Scope};
 pub use self::sum::Sum;
 use crate::error::{CallError, Fault, OpenError};
@@ -72,7 +80,8 @@ thread_local! {
     static IS_OWNER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A device of ICICLE's and the thread that calls it. Dropping the last handle lets the thread finish and end.
+/// A device of ICICLE's and the thread that calls it: the only one in this process. Dropping the last handle lets the thread finish
+/// and end, and the device be opened again.
 pub struct Owner {
     library: &'static Library,
     name: DeviceName,
@@ -90,10 +99,14 @@ pub struct Owner {
 struct Shared {
     /// Why the device was given up.
     lost: OnceLock<String>,
+    /// It does not say any more when it is done, so that it is not called again, whatever for.
+    silent: AtomicBool,
     /// Bytes of device memory that are allocated.
     allocated: AtomicU64,
     /// Bytes of buffers that ICICLE would not free, since somebody last asked.
     unfreed: AtomicU64,
+    /// The most that failed calls can have left behind of what ICICLE allocated for them, since somebody last asked.
+    suspected: AtomicU64,
     /// The logarithm of the domain's size, plus one; 0 without a domain.
     domain: AtomicU32,
     /// How often something was left half done, so that the device must be looked at before it is trusted again.
@@ -114,25 +127,61 @@ struct Message {
     // hears of it.
     job: Job<'static>,
     tell: SyncSender<Result<(), CallError>>,
-    alone: bool,
-    operation: &'static str,
+    manner: Manner,
 }
 
-type Job<'env> = Box<dyn FnOnce(&mut Here, usize) + Send + 'env>;
+/// How a call is made.
+#[derive(Clone, Copy)]
+struct Manner {
+    operation: &'static str,
+    /// With nothing else under way.
+    alone: bool,
+    /// It computes nothing and takes nothing, and is made on a device that was given up as well.
+    tidies: bool,
+}
+
+/// Something to do on a stream; without one, only to let go of what it has.
+type Job<'env> = Box<dyn FnOnce(Option<(&mut Here, usize)>) + Send + 'env>;
 
 impl Owner {
     /// Starts the thread, which makes the device its own and opens so many streams.
     ///
     /// # Errors
     ///
+    /// If there is no such device, its licence does not hold, or it is somebody's already.
+    pub(crate) fn start(library: &'static Library, name: &DeviceName, streams: usize) -> Result<Arc<Owner>, OpenError> {
+        let claim = Claim::new(library, name)?;
+        Self::start_with(library, name, streams, Some(claim))
+    }
+
+    /// One of several owners of a device: to show what becomes of calls that nobody admits. It makes no domain, so that there is none
+    /// that two of them could believe in, and transforms nothing.
+    ///
+    /// # Errors
+    ///
     /// If there is no such device, or its licence does not hold.
-    pub fn start(library: &'static Library, name: &DeviceName, streams: usize) -> Result<Arc<Owner>, OpenError> {
+    #[cfg(feature = "icicle-check")]
+    #[doc(hidden)]
+    pub fn start_beside_others(
+        library: &'static Library,
+        name: &DeviceName,
+        streams: usize,
+    ) -> Result<Arc<Owner>, OpenError> {
+        Self::start_with(library, name, streams, None)
+    }
+
+    fn start_with(
+        library: &'static Library,
+        name: &DeviceName,
+        streams: usize,
+        claim: Option<Claim>,
+    ) -> Result<Arc<Owner>, OpenError> {
         let (queue, messages) = channel::<Message>();
         let (opened, is_open) = sync_channel(1);
         let shared = Arc::new(Shared::default());
         let body = {
             let (shared, name) = (shared.clone(), name.clone());
-            move || match Here::open(library, &name, streams.max(1), shared) {
+            move || match Here::open(library, &name, streams.max(1), shared, claim) {
                 Ok(mut here) => {
                     IS_OWNER.set(true);
                     let _ = opened.send(Ok(here.siblings()));
@@ -182,7 +231,7 @@ impl Owner {
         operation: &'static str,
         f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R, CallError> + Send + 'env,
     ) -> Result<R, CallError> {
-        self.hand_over(operation, false, f)
+        self.hand_over(Manner { operation, alone: false, tidies: false }, f)
     }
 
     /// The same, with nothing else under way.
@@ -195,23 +244,35 @@ impl Owner {
         operation: &'static str,
         f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R, CallError> + Send + 'env,
     ) -> Result<R, CallError> {
-        self.hand_over(operation, true, f)
+        self.hand_over(Manner { operation, alone: true, tidies: false }, f)
+    }
+
+    /// A call that erases or frees: it is made as long as the device answers, also where it was given up.
+    pub(crate) fn tidy<'env, R: Send + 'env>(
+        &self,
+        operation: &'static str,
+        f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R, CallError> + Send + 'env,
+    ) -> Result<R, CallError> {
+        self.hand_over(Manner { operation, alone: false, tidies: true }, f)
     }
 
     fn hand_over<'env, R: Send + 'env>(
         &self,
-        operation: &'static str,
-        alone: bool,
+        manner: Manner,
         f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R, CallError> + Send + 'env,
     ) -> Result<R, CallError> {
         assert!(!self.is_here(), "a call from within a call would wait for itself");
         let mut outcome: Option<thread::Result<Result<R, CallError>>> = None;
         let place = &mut outcome;
-        let job: Job<'_> = Box::new(move |here, stream| {
-            let mut scope = Scope { here, stream, checks: false, env: PhantomData::<Cell<&'env ()>> };
-            *place = Some(catch_unwind(AssertUnwindSafe(|| f(&mut scope))));
+        let job: Job<'_> = Box::new(move |at: Option<(&mut Here, usize)>| match at {
+            Some((here, stream)) => {
+                let mut scope = Scope { here, stream, checks: false, env: PhantomData::<Cell<&'env ()>> };
+                *place = Some(catch_unwind(AssertUnwindSafe(|| f(&mut scope))));
+            }
+            None if mutant!("icicle-lets-go-unguarded") => drop(f),
+            None => *place = catch_unwind(AssertUnwindSafe(|| drop(f))).err().map(Err),
         });
-        let synchronised = self.run(operation, alone, job);
+        let synchronised = self.run(manner, job);
         match (outcome, synchronised) {
             (Some(Err(panic)), _) => resume_unwind(panic),
             (Some(Ok(Err(error))), _) => Err(error),
@@ -222,8 +283,8 @@ impl Owner {
     }
 
     /// Hands a job over and waits until it was run and synchronised, or dropped.
-    fn run(&self, operation: &'static str, alone: bool, job: Job<'_>) -> Result<(), CallError> {
-        if let Some(error) = self.loss(operation) {
+    fn run(&self, manner: Manner, job: Job<'_>) -> Result<(), CallError> {
+        if let Some(error) = self.shared.refusal(manner) {
             return Err(error);
         }
         // SAFETY: a lifetime is all that is changed. The job borrows from the caller for longer than this function runs, and this
@@ -232,10 +293,10 @@ impl Owner {
         // the message back, and it is dropped here.
         let job: Job<'static> = unsafe { std::mem::transmute::<Job<'_>, Job<'static>>(job) };
         let (tell, told) = sync_channel(1);
-        let sent = self.queue.as_ref().map(|queue| queue.send(Message { job, tell, alone, operation }));
+        let sent = self.queue.as_ref().map(|queue| queue.send(Message { job, tell, manner }));
         let gone = || {
             let message = "its thread has ended".to_owned();
-            CallError { operation, fault: Fault::Lost { message } }
+            CallError { operation: manner.operation, fault: Fault::Lost { message } }
         };
         self.shared.handed_over.fetch_add(1, Ordering::Relaxed);
         match sent {
@@ -283,6 +344,26 @@ impl Owner {
         self.shared.allocated.load(Ordering::Relaxed)
     }
 
+    /// Makes the device's domain, for transforms up to 2^`log_size`, with nothing else under way. A device that has one must let go of
+    /// it first: ICICLE keeps the first, says that all is well, and throws later.
+    ///
+    /// # Errors
+    ///
+    /// As ICICLE says. What there is of it then was let go.
+    pub(crate) fn make_domain(&self, log_size: u32) -> Result<(), CallError> {
+        self.call_alone("make the domain", |scope| scope.init_domain(log_size))
+    }
+
+    /// Lets go of the domain, with nothing else under way; also on a device that was given up.
+    ///
+    /// # Errors
+    ///
+    /// As ICICLE says. Then it is there as before.
+    pub(crate) fn release_domain(&self) -> Result<(), CallError> {
+        let manner = Manner { operation: "release the domain", alone: true, tidies: true };
+        self.hand_over(manner, |scope| scope.release_domain())
+    }
+
     /// The largest transform that the device's domain serves, as a logarithm.
     pub fn domain(&self) -> Option<u32> {
         self.shared.domain.load(Ordering::Relaxed).checked_sub(1)
@@ -303,39 +384,19 @@ impl Owner {
     fn free_later(&self, address: usize, bytes: u64) {
         let (tell, _) = sync_channel(1);
         // One that fails is noted where it does.
-        let job: Job<'static> = Box::new(move |here, _| drop(here.free(address, bytes)));
+        let job: Job<'static> =
+            Box::new(move |at: Option<(&mut Here, usize)>| drop(at.map(|(here, _)| here.free(address, bytes))));
+        let manner = Manner { operation: "free", alone: false, tidies: true };
         if let Some(queue) = &self.queue {
-            let _ = queue.send(Message { job, tell, alone: false, operation: "free" });
+            let _ = queue.send(Message { job, tell, manner });
             self.shared.handed_over.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Asks for known answers, after a call that was out of memory, threw, or said something odd: until then the device computes
-    /// nothing more ([`Fault::Doubted`]). For who has an owner alone: an [`Icicle`](crate::Icicle) does it by itself, and books what
-    /// it finds.
-    ///
-    /// # Errors
-    ///
-    /// What failed, or that an answer was wrong: the device is given up then.
-    pub fn look(self: &Arc<Self>) -> Result<(), CallError> {
-        let doubts = self.doubts();
-        let looked = crate::trust::drain(self).and_then(|()| crate::trust::check(self));
-        looked.map_err(|doubt| {
-            self.give_up(doubt.to_string());
-            CallError { operation: "look at the device", fault: Fault::Lost { message: doubt.to_string() } }
-        })?;
-        self.settle(doubts);
-        Ok(())
-    }
-
-    /// Whether something was left half done since it was last looked at.
+    /// Whether something was left half done since it was last [looked at](crate::Icicle::look): until then the device computes nothing
+    /// more ([`Fault::Doubted`]).
     pub fn is_doubted(&self) -> bool {
         self.shared.is_doubted()
-    }
-
-    /// Bytes of buffers that ICICLE would not free, since this was last asked.
-    pub(crate) fn take_unfreed(&self) -> u64 {
-        self.shared.unfreed.swap(0, Ordering::Relaxed)
     }
 
     /// How often something was left half done so far.
@@ -367,16 +428,16 @@ impl Owner {
     pub fn lost(&self) -> Option<&str> {
         self.shared.lost.get().map(String::as_str)
     }
-
-    fn loss(&self, operation: &'static str) -> Option<CallError> {
-        self.shared.loss(operation)
-    }
 }
 
 impl Shared {
-    fn loss(&self, operation: &'static str) -> Option<CallError> {
+    /// Why a call is not made, if the device was given up.
+    fn refusal(&self, manner: Manner) -> Option<CallError> {
         let message = self.lost.get()?.clone();
-        Some(CallError { operation, fault: Fault::Lost { message } })
+        // Relaxed: where it is exact, on the owner's thread, it was set there.
+        let tidied = !self.silent.load(Ordering::Relaxed) && !mutant!("icicle-keeps-what-is-lost");
+        let operation = manner.operation;
+        (!manner.tidies || !tidied).then_some(CallError { operation, fault: Fault::Lost { message } })
     }
 
     fn give_up(&self, message: String) {
@@ -384,11 +445,22 @@ impl Shared {
         let _ = self.lost.set(message);
     }
 
-    /// Notes what an error leaves behind.
-    fn note<R>(&self, result: Result<R, CallError>) -> Result<R, CallError> {
+    /// Gives it up for good: nobody can tell what is still under way, and nothing can be waited for.
+    fn fall_silent(&self, message: String) {
+        self.silent.store(true, Ordering::Relaxed);
+        self.give_up(message);
+    }
+
+    fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// Notes what an error leaves behind: doubt, and at the most so many bytes.
+    fn note<R>(&self, result: Result<R, CallError>, bytes: u64) -> Result<R, CallError> {
         if let Err(error) = &result
             && error.leaves_doubt()
         {
+            self.suspected.fetch_add(bytes, Ordering::Relaxed);
             self.doubt();
         }
         result
@@ -425,30 +497,29 @@ fn live(here: &mut Here, messages: &Receiver<Message>) {
         } else {
             None
         };
-        let Some(Message { job, tell, alone, operation }) = next else {
+        let Some(Message { job, tell, manner }) = next else {
             if let Some(first) = under_way.pop_front() {
                 finish(here, first);
             }
             continue;
         };
-        if alone {
+        if manner.alone {
             under_way.drain(..).for_each(|call| finish(here, call));
         }
-        if let Some(error) = here.loss(operation)
+        if let Some(error) = here.refusal(manner)
             && !mutant!("icicle-calls-the-lost")
         {
-            // Given up while this one was in the queue: what it would begin nobody could wait for. What it borrows is let go
-            // before its worker hears of it.
-            drop(job);
+            // Given up while this one was in the queue. What it borrows is let go before its worker hears of it.
+            job(None);
             let _ = tell.send(Err(error));
             continue;
         }
         let stream = here.take_stream();
         here.note_beside(under_way.len());
-        job(here, stream);
-        under_way.push_back(UnderWay { stream, tell, operation });
+        job(Some((&mut *here, stream)));
+        under_way.push_back(UnderWay { stream, tell, operation: manner.operation });
         here.note_under_way(under_way.len());
-        if alone {
+        if manner.alone {
             under_way.drain(..).for_each(|call| finish(here, call));
         }
     }

@@ -230,11 +230,11 @@ fn check_msm<C: IcicleCurve + Plain>(owner: &Arc<Owner>) -> Result<(), Doubt> {
 fn check_transforms(owner: &Arc<Owner>) -> Result<(), Doubt> {
     let own = owner.domain().is_none();
     if own {
-        owner.call_alone("check transforms", |scope| scope.init_domain(4))?;
+        owner.make_domain(4)?;
     }
     let outcome = check_transforms_in(owner, owner.domain().unwrap_or(0));
     if own {
-        owner.call_alone("check transforms", |scope| scope.release_domain())?;
+        owner.release_domain()?;
     }
     outcome
 }

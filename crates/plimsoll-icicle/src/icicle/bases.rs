@@ -1,8 +1,10 @@
 //! Points that stay on the device: uploaded once, converted once, evicted when others need the room.
 //!
 //! A backend is handed slices of points, again and again the same. They are recognised by their address: the backend was told of
-//! the key that they belong to ([`Backend::adopt_key`](plimsoll_groth16::backend::Backend::adopt_key)), and holds on to that
-//! key while it compares, so that the address cannot be anybody else's. When nobody else has the key any more its points go.
+//! the key that they belong to ([`Backend::adopt_key`](plimsoll_groth16::backend::Backend::adopt_key)). It does not keep that key, but
+//! takes a slice for the key's only if the key is still there, and has been all the time, so that the address is nobody else's; from
+//! then on it holds on to the key until the operation is over. A key that nobody has any more is forgotten when the backend is told of
+//! the next one, and its points go with it; until then they stay unless others need their room.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

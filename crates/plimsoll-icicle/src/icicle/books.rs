@@ -7,28 +7,60 @@ use plimsoll::{Bytes, Reservation, Space};
 use super::{Inner, class, lock};
 use crate::error::{CallError, Fault};
 use crate::memory::domain_bytes;
-use crate::owner::Holdings;
+use crate::owner::{Holdings, Remains, Scope};
 use crate::trust::{Doubt, check, drain};
 
-/// A device that has leaked this part of its budget is given up.
+/// A device that has leaked more than this part of its budget is given up.
 const LEAK_MAX: u64 = 4;
 
 /// What is booked besides jobs.
 #[derive(Debug, Default)]
 pub(super) struct Books {
     /// What failed calls have left behind.
+    leaked_bytes: u64,
+    /// What pays for it, as far as the ledger had room.
     leaked: Vec<Reservation>,
-    /// Of that, what the ledger had no room for yet.
-    leaked_unbooked: u64,
     /// What others hold.
     foreign: Option<Reservation>,
-    foreign_bytes: u64,
+    /// The least that was ever gone; negative where others have let go of memory since the device was opened.
+    lowest: i64,
+}
+
+/// What is not free and nobody here has, at a moment with nothing under way.
+struct Seen {
+    holdings: Holdings,
+    gone: Option<i64>,
+    /// The same when this was last seen.
+    before: i64,
+    remains: Remains,
 }
 
 impl Books {
-    fn leaked_bytes(&self) -> u64 {
-        self.leaked.iter().map(|reservation| reservation.bytes().0).sum::<u64>() + self.leaked_unbooked
+    fn booked(&self) -> u64 {
+        self.leaked.iter().map(|reservation| reservation.bytes().0).sum()
     }
+
+    /// What is free after all was no leak.
+    fn leaked_at_most(&mut self, bytes: u64) {
+        self.leaked_bytes = self.leaked_bytes.min(bytes);
+        let mut over = self.booked().saturating_sub(self.leaked_bytes);
+        while over > 0
+            && let Some(mut last) = self.leaked.pop()
+        {
+            let less = last.bytes().0.saturating_sub(over);
+            over -= last.bytes().0 - less;
+            // It holds that much, and less is always granted.
+            if less > 0 && last.shrink_to(Bytes(less)).is_ok() {
+                self.leaked.push(last);
+            }
+        }
+    }
+}
+
+/// What was taken of the device's memory by what has begun since then: seen as long as it goes on.
+pub(super) fn taken_since(scope: &mut Scope<'_, '_>, free_before: Option<u64>) -> u64 {
+    let after = scope.memory().map(|(_, free)| free);
+    free_before.zip(after).map_or(0, |(before, after)| before.saturating_sub(after))
 }
 
 /// What the device says beside what the books say, with nothing under way.
@@ -52,8 +84,11 @@ pub struct Reconciliation {
 }
 
 impl Inner {
+    /// What the domain takes: as predicted, or as it was seen to take if that is more.
     fn domain_bytes(&self, holdings: &Holdings) -> u64 {
-        holdings.domain.map_or(0, |log_size| domain_bytes(log_size, self.scratch))
+        // Relaxed, here and below: numbers that stand for themselves.
+        let seen = self.domain_seen.load(Ordering::Relaxed);
+        holdings.domain.map_or(0, |log_size| domain_bytes(log_size, self.scratch).max(seen))
     }
 
     /// Bytes that are not free and that nobody here has: others hold them, or they have leaked. Negative where more is free than at
@@ -63,35 +98,78 @@ impl Inner {
         Some(self.free_at_first? as i64 - known as i64)
     }
 
-    /// Notes what is gone before a multiplication, with nothing else under way: it has not leaked in that one, should it fail.
-    pub(super) fn note_besides(&self, holdings: &Holdings) {
-        if let Some(gone) = self.gone(holdings) {
-            // Relaxed: a number that stands for itself.
-            self.besides.store(gone, Ordering::Relaxed);
+    /// Notes what is gone before an operation, with nothing else under way: it has not leaked in that one, should it fail.
+    pub(super) fn note_besides(&self, holdings: &Holdings) -> Option<i64> {
+        let gone = self.gone(holdings)?;
+        self.besides.store(gone, Ordering::Relaxed);
+        Some(gone)
+    }
+
+    /// Looks, with nothing under way.
+    fn see(&self, scope: &mut Scope<'_, '_>) -> Seen {
+        let before = self.besides.load(Ordering::Relaxed);
+        let holdings = scope.holdings();
+        let gone = holdings.as_ref().and_then(|holdings| self.note_besides(holdings));
+        Seen { holdings: holdings.unwrap_or_default(), gone, before, remains: scope.take_remains() }
+    }
+
+    /// What is free before an operation begins, and with it what is gone, if nothing else is under way.
+    pub(super) fn free_before(&self, scope: &mut Scope<'_, '_>) -> Option<u64> {
+        let memory = scope.memory()?;
+        if scope.is_quiet() {
+            let _ = self.note_besides(&scope.holdings_of(memory));
         }
+        Some(memory.1)
     }
 
     pub(super) fn reconcile(&self) -> Option<Reconciliation> {
-        let holdings = self.owner.call_alone("reconcile", |scope| Ok(scope.holdings())).ok()??;
+        let _looking = lock(&self.looking);
+        self.reconcile_looking()
+    }
+
+    /// The same, with the device looked at by nobody else meanwhile. After a call that has failed that comes first: what it has left
+    /// behind is nobody else's.
+    fn reconcile_looking(&self) -> Option<Reconciliation> {
+        let seen = loop {
+            let seen = self.owner.call_alone("reconcile", |scope| {
+                let waits = scope.is_doubted() && !mutant!("icicle-reconciles-in-doubt");
+                Ok((!waits).then(|| self.see(scope)))
+            });
+            match seen.ok()? {
+                Some(seen) => break seen,
+                None => self.settle_looking(&"a call that has failed").ok()?,
+            }
+        };
+        let gone = seen.gone?;
         let mut books = lock(&self.books);
-        let leaked_bytes = books.leaked_bytes();
-        let unexplained = self.gone(&holdings)? - leaked_bytes as i64;
-        let foreign_bytes = u64::try_from(unexplained).unwrap_or(0);
-        self.book_foreign(&mut books, foreign_bytes);
+        self.book_gone(&mut books, &seen);
+        let unexplained = gone - books.leaked_bytes as i64;
         Some(Reconciliation {
-            total_bytes: holdings.total,
-            free_bytes: holdings.free,
-            allocated_bytes: holdings.allocated,
-            domain_bytes: self.domain_bytes(&holdings),
-            leaked_bytes,
-            foreign_bytes,
+            total_bytes: seen.holdings.total,
+            free_bytes: seen.holdings.free,
+            allocated_bytes: seen.holdings.allocated,
+            domain_bytes: self.domain_bytes(&seen.holdings),
+            leaked_bytes: books.leaked_bytes,
+            foreign_bytes: u64::try_from(unexplained).unwrap_or(0),
             surplus_bytes: u64::try_from(-unexplained).unwrap_or(0),
         })
     }
 
+    /// Books what is gone: what has leaked as such, and the rest as somebody else's.
+    fn book_gone(&self, books: &mut Books, seen: &Seen) {
+        if let Some(gone) = seen.gone {
+            books.lowest = books.lowest.min(seen.before).min(gone);
+            if !mutant!("icicle-leaked-for-good") {
+                books.leaked_at_most(gone.abs_diff(books.lowest));
+            }
+            let gone = u64::try_from(gone).unwrap_or(0);
+            self.book_foreign(books, gone.saturating_sub(books.leaked_bytes));
+        }
+        self.account.has_leaked(books.leaked_bytes);
+    }
+
     /// Has the ledger hold as much for others as they hold, where it can.
     fn book_foreign(&self, books: &mut Books, bytes: u64) {
-        books.foreign_bytes = bytes;
         books.foreign = None;
         if bytes > 0 {
             // Jobs that hold the rest give it back.
@@ -114,13 +192,26 @@ impl Inner {
         self.ledger.reserve(class, Bytes(bytes)).name(name).retained().try_now().ok()
     }
 
+    /// Books what an operation is seen to allocate beyond its prediction, while it runs. Never waits: it has happened.
+    pub(super) fn book_over(&self, name: &'static str, over: u64) -> Option<Reservation> {
+        if over == 0 || mutant!("icicle-overrun-unbooked") {
+            return None;
+        }
+        let booked = self.book_at_most(name, over);
+        let unbooked = over - booked.as_ref().map_or(0, |booked| booked.bytes().0);
+        if unbooked > 0 {
+            self.account.overdrawn(unbooked);
+        }
+        booked
+    }
+
     /// Books what failed calls have left behind and the ledger had no room for.
     pub(super) fn book_leaks(&self) {
         let mut books = lock(&self.books);
-        if books.leaked_unbooked > 0
-            && let Some(reservation) = self.book("device.leaked", books.leaked_unbooked)
+        let missing = books.leaked_bytes.saturating_sub(books.booked());
+        if missing > 0
+            && let Some(reservation) = self.book("device.leaked", missing)
         {
-            books.leaked_unbooked = 0;
             books.leaked.push(reservation);
         }
     }
@@ -138,28 +229,41 @@ impl Inner {
         }
         // One after the other: who waited finds the device settled.
         let _looking = lock(&self.looking);
-        let doubts = self.owner.doubts();
         if !self.owner.is_doubted() {
             if error.is_out_of_memory() {
                 // An allocation was refused that the ledger had granted: somebody else holds more than the books say.
-                let _ = self.reconcile();
+                let _ = self.reconcile_looking();
             }
             return Ok(());
         }
-        let lost = |message: String| CallError { operation: error.operation, fault: Fault::Lost { message } };
+        self.settle_looking(error)
+    }
+
+    pub(super) fn look_by_hand(&self) -> Result<(), CallError> {
+        let _looking = lock(&self.looking);
+        self.settle_looking(&"nothing in particular")
+    }
+
+    /// Looks at a device that is in doubt, which nobody else does meanwhile.
+    fn settle_looking(&self, after: &dyn std::fmt::Display) -> Result<(), CallError> {
+        let doubts = self.owner.doubts();
+        let lost = |message: String| {
+            self.give_up(message.clone());
+            CallError { operation: "look at the device", fault: Fault::Lost { message } }
+        };
         if let Err(doubt) = self.look()
             && !mutant!("icicle-trusts-after-failure")
         {
-            let message = format!("after `{error}`: {doubt}");
-            self.give_up(message.clone());
-            return Err(lost(message));
+            return Err(lost(format!("after `{after}`: {doubt}")));
         }
         self.owner.settle(doubts);
-        let leaked = lock(&self.books).leaked_bytes();
+        let leaked = lock(&self.books).leaked_bytes;
         if leaked > self.limit / LEAK_MAX {
-            let message = format!("failed calls have leaked {} of its memory; restart the process", Bytes(leaked));
-            self.give_up(message.clone());
-            return Err(lost(message));
+            return Err(lost(format!(
+                "failed calls have leaked {} of its budget of {}; restart the process",
+                Bytes(leaked),
+                Bytes(self.limit)
+            )));
         }
         Ok(())
     }
@@ -167,29 +271,14 @@ impl Inner {
     /// Drains what is left over, measures what is gone, and asks for the known answers.
     fn look(&self) -> Result<(), Doubt> {
         drain(&self.owner)?;
-        let holdings = self.owner.call_alone("look for leaks", |scope| Ok(scope.holdings()))?;
-        // Of what is not free the device tells, or it is what it would not free.
-        let unfreed = self.owner.take_unfreed();
+        let seen = self.owner.call_alone("look for leaks", |scope| Ok(self.see(scope)))?;
         {
             let mut books = lock(&self.books);
-            let gone = holdings.and_then(|holdings| self.gone(&holdings));
-            let leaked = gone.map_or(unfreed, |gone| {
-                // What was gone before the call is somebody else's, whoever has noticed it so far.
-                let before = match mutant!("icicle-neighbours-leak") {
-                    true => 0,
-                    false => self.besides.load(Ordering::Relaxed),
-                };
-                let known = (books.leaked_bytes() + books.foreign_bytes) as i64;
-                u64::try_from(gone - known.max(before)).unwrap_or(0)
-            });
+            let leaked = seen.leaked();
             if leaked > 0 && !mutant!("icicle-leak-unbooked") {
-                books.leaked_unbooked += leaked;
-                self.account.leaked(leaked);
+                books.leaked_bytes += leaked;
             }
-            if let Some(gone) = gone {
-                let foreign = u64::try_from(gone - books.leaked_bytes() as i64).unwrap_or(0);
-                self.book_foreign(&mut books, foreign);
-            }
+            self.book_gone(&mut books, &seen);
         }
         self.book_leaks();
         // Where there is no domain the check makes one, which nobody else must do meanwhile.
@@ -202,5 +291,17 @@ impl Inner {
         self.owner.give_up(message);
         // Refused only where the budget does not name the device.
         let _ = self.ledger.retire(Space::device(self.number));
+    }
+}
+
+impl Seen {
+    /// What failed calls have left behind since the device was last seen: of what is gone since then as much as they may have
+    /// allocated. The rest is somebody else's, who came meanwhile. A device that tells nothing has kept what it would not free.
+    fn leaked(&self) -> u64 {
+        let Remains { unfreed, suspected } = self.remains;
+        let Some(gone) = self.gone else { return unfreed };
+        let before = if mutant!("icicle-neighbours-leak") { 0 } else { self.before };
+        let most = if mutant!("icicle-all-has-leaked") { u64::MAX } else { unfreed.saturating_add(suspected) };
+        u64::try_from(gone - before).unwrap_or(0).min(most)
     }
 }

@@ -6,6 +6,7 @@ use plimsoll::{Bytes, Demand, Grant, Reservation};
 use plimsoll_groth16::backend::BackendError;
 
 use super::bases::{KeyCurve, Known};
+use super::books::taken_since;
 use super::{Buffer, DOUBTS_MAX, Failure, Inner, abc, buckets, class, margin, points, workspace};
 use crate::abi::SCALAR_BYTES;
 use crate::convert::affine_bytes;
@@ -175,15 +176,10 @@ impl Inner {
         let (sum, needed) = (&mut room_for_sum, plan.free_bytes_needed());
         let (used, booked) = self.owner.call(WHAT, move |scope| {
             scope.require_free(WHAT, needed)?;
-            let before = scope.memory();
-            if let (Some(memory), true) = (before, scope.is_quiet()) {
-                self.note_besides(&scope.holdings_of(memory));
-            }
+            let before = self.free_before(scope);
             let (scalars, points, window, threads) = (room, on_device, plan.window, plan.threads);
             scope.msm(MsmCall { group, scalars, points, window, threads, scratch_bytes: predicted, sum })?;
-            // What it has allocated is seen as long as its work goes on.
-            let after = scope.memory();
-            let used = before.zip(after).map_or(0, |(before, after)| before.1.saturating_sub(after.1));
+            let used = taken_since(scope, before);
             Ok((used, self.book_overrun(margin, is_last, used.saturating_sub(predicted))))
         })?;
         // It is over, and with it what was allocated.
@@ -208,15 +204,6 @@ impl Inner {
             // It holds that much, and less is always granted.
             let _ = margin.shrink_to(Bytes::ZERO);
         }
-        let rest = over - covered.0;
-        if rest == 0 || mutant!("icicle-overrun-unbooked") {
-            return [moved, None];
-        }
-        let booked = self.book_at_most("device.overrun", rest);
-        let unbooked = rest - booked.as_ref().map_or(0, |booked| booked.bytes().0);
-        if unbooked > 0 {
-            self.account.overdrawn(unbooked);
-        }
-        [moved, booked]
+        [moved, self.book_over("device.overrun", over - covered.0)]
     }
 }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use plimsoll::{Budget, Bytes, Ledger};
 
 use super::transforms::DomainBook;
-use super::{Icicle, Inner, Lock, class, lock};
+use super::{Icicle, Inner, Lock, class};
 use crate::account::Account;
 use crate::error::OpenError;
 use crate::library::Library;
@@ -40,31 +40,6 @@ pub struct Device {
     scaling: Scaling,
     streams: usize,
     memory: Option<(u64, u64)>,
-    opened: Opened,
-}
-
-/// That a device is open in this process. ICICLE has one domain a device, and a free memory that two ledgers would both promise.
-#[derive(Debug)]
-pub(super) struct Opened(usize, DeviceName);
-
-static OPEN: Lock<Vec<(usize, DeviceName)>> = Lock::new(Vec::new());
-
-impl Opened {
-    fn claim(library: &'static Library, name: &DeviceName) -> Result<Self, OpenError> {
-        let entry = (library.symbols.msm as usize, name.clone());
-        let mut open = lock(&OPEN);
-        if open.contains(&entry) {
-            return Err(OpenError::AlreadyOpen { device: name.to_string() });
-        }
-        open.push(entry.clone());
-        Ok(Self(entry.0, entry.1))
-    }
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        lock(&OPEN).retain(|entry| (entry.0, &entry.1) != (self.0, &self.1));
-    }
 }
 
 impl Device {
@@ -105,13 +80,12 @@ impl Device {
     }
 
     fn open_of(library: &'static Library, name: &DeviceName, options: &Options) -> Result<Self, OpenError> {
-        let opened = Opened::claim(library, name)?;
         let streams = options.streams.max(1);
         let owner = Owner::start(library, name, streams)?;
         let scaling = check(&owner).map_err(|doubt| doubt.for_opening(&owner))?;
         owner.settle(owner.doubts());
         let memory = owner.memory();
-        Ok(Self { owner, scaling, streams, memory, opened })
+        Ok(Self { owner, scaling, streams, memory })
     }
 
     /// What it is called.
@@ -170,7 +144,7 @@ impl Device {
         let scratch = Scratch::of(self.name(), self.memory.is_some());
         let kept = ledger.reserve(class("device.check", number), Bytes(check_bytes(scratch))).retained().wait();
         let kept = kept.map_err(|error| refused(error.to_string()))?;
-        let Device { owner, scaling, memory, opened, .. } = self;
+        let Device { owner, scaling, memory, .. } = self;
         let inner = Inner {
             keys: Lock::default(),
             tables: Lock::default(),
@@ -184,10 +158,10 @@ impl Device {
             limit,
             free_at_first: memory.map(|(_, free)| free),
             besides: AtomicI64::new(0),
+            domain_seen: AtomicU64::new(0),
             scratch,
             scaling,
             _check: kept,
-            _opened: opened,
         };
         Ok(Icicle { inner: Arc::new(inner) })
     }

@@ -8,6 +8,7 @@
 //! computes a table on the host in each call (434 ms at 2^22); here the powers lie on the device, computed once.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use blstrs::Scalar;
@@ -17,10 +18,12 @@ use plimsoll::{Bytes, Demand, Reservation};
 use plimsoll_groth16::backend::{BackendError, Transform};
 use plimsoll_groth16::domain::Domain;
 
+use super::books::taken_since;
 use super::{Admitted, Buffer, Failure, Inner, abc, class, lock, workspace};
 use crate::abi::SCALAR_BYTES;
+use crate::account::{Kind, Predicted};
 use crate::error::{CallError, Fault};
-use crate::memory::{domain_bytes, transform_scratch_bytes, vector_bytes};
+use crate::memory::{POOL_STEP, Scratch, domain_bytes, transform_scratch_bytes, vector_bytes};
 use crate::owner::{Part, Scope};
 use crate::trust::Scaling;
 
@@ -37,6 +40,8 @@ const PIECE_MIN: usize = 1 << 10;
 #[derive(Debug, Default)]
 pub(super) struct DomainBook {
     paid: Option<Reservation>,
+    /// For what it was seen to take beyond its prediction.
+    over: Option<Reservation>,
 }
 
 /// The powers of a coset's generator on the device.
@@ -61,28 +66,41 @@ enum Coset {
 impl Inner {
     /// Sees to it that the device has a domain of 2^`log_size` at least.
     pub(super) fn require_domain(&self, log_size: u32) -> Result<(), CallError> {
+        const WHAT: &str = "make the domain";
         let mut book = lock(&self.domain);
         if self.owner.domain().is_some_and(|there| there >= log_size) {
             return Ok(());
         }
-        let bytes = domain_bytes(log_size, self.scratch);
+        let roots = domain_bytes(log_size, self.scratch);
+        let predicted = self.account.predict(Kind::Domain, roots, self.step(), roots);
+        let bytes = predicted.total();
         if bytes > self.limit {
             let fault = Fault::OutOfMemory { code: 0, wanted: Bytes(bytes) };
-            return Err(CallError { operation: "make the domain", fault });
+            return Err(CallError { operation: WHAT, fault });
         }
         // The old one goes first: the two are never there at once.
         self.forget_domain(&mut book)?;
         let paid = self.keep("device.domain", bytes)?;
-        let made = self.owner.call_alone("make the domain", |scope| scope.init_domain(log_size));
+        let made = self.owner.call_alone(WHAT, |scope| {
+            let before = self.free_before(scope);
+            scope.init_domain(log_size)?;
+            Ok(taken_since(scope, before))
+        });
         match made {
-            Ok(()) => {
+            Ok(used) => {
+                let over = self.account.saw_other(&predicted, used);
+                // Relaxed: the domain is made under this lock, and its size is looked at by who wants to know what is gone.
+                self.domain_seen.store(used, Ordering::Relaxed);
                 book.paid = Some(paid);
+                book.over = self.book_over("device.domain", over);
                 Ok(())
             }
             Err(error) => {
-                // What of it was allocated is let go, until there is nothing to let go of.
-                let _ = self.owner.call_alone("release the domain", |scope| scope.release_domain());
+                // What of it was there has been let go.
                 drop(paid);
+                if error.is_out_of_memory() {
+                    self.account.failed_other(&predicted);
+                }
                 Err(error)
             }
         }
@@ -90,15 +108,62 @@ impl Inner {
 
     fn forget_domain(&self, book: &mut DomainBook) -> Result<(), CallError> {
         if self.owner.domain().is_some() {
-            self.owner.call_alone("release the domain", |scope| scope.release_domain())?;
+            self.owner.release_domain()?;
         }
-        book.paid = None;
+        self.domain_seen.store(0, Ordering::Relaxed);
+        *book = DomainBook::default();
         Ok(())
+    }
+
+    /// The step in which the device's allocator grows.
+    fn step(&self) -> u64 {
+        if self.scratch == Scratch::Pooled { POOL_STEP } else { 0 }
+    }
+
+    /// What an operation on vectors of so many bytes takes by itself.
+    fn besides(&self, bytes: u64, plain: u64) -> Predicted {
+        self.account.predict(Kind::Vectors, bytes, self.step(), plain)
+    }
+
+    /// The same of a transform.
+    fn besides_transform(&self, domain: &Domain) -> Predicted {
+        let plain = transform_scratch_bytes(domain.log_size(), self.scratch);
+        self.besides(vector_bytes(1 << domain.log_size()), plain)
+    }
+
+    /// A call whose own allocations were predicted. What it is seen to take beyond that is booked while it runs, counted, and learned.
+    fn compute<'env>(
+        &'env self,
+        operation: &'static str,
+        predicted: &Predicted,
+        f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<(), CallError> + Send + 'env,
+    ) -> Result<(), CallError> {
+        let total = predicted.total();
+        let made = self.owner.call(operation, move |scope| {
+            let before = self.free_before(scope);
+            f(scope)?;
+            let used = taken_since(scope, before);
+            Ok((used, self.book_over("device.overrun", used.saturating_sub(total))))
+        });
+        match made {
+            Ok((used, booked)) => {
+                // It is over, and with it what was allocated.
+                drop(booked);
+                self.account.saw_other(predicted, used);
+                Ok(())
+            }
+            Err(error) => {
+                if error.is_out_of_memory() {
+                    self.account.failed_other(predicted);
+                }
+                Err(error)
+            }
+        }
     }
 
     pub(super) fn let_go_of_domain(&self) {
         let mut book = lock(&self.domain);
-        // A device that was lost has taken it along.
+        // One that has fallen silent keeps it, and one that would not let go of it is asked again when its thread ends.
         let _ = self.forget_domain(&mut book);
     }
 
@@ -218,8 +283,9 @@ impl Inner {
         let coset = self.coset(domain, transform).map_err(told)?;
         self.require_domain(Self::domain_for(domain, &coset)).map_err(told)?;
         let bytes = vector_bytes(data.len() as u64);
-        let besides = transform_scratch_bytes(domain.log_size(), self.scratch);
-        let demand = Demand::new().bytes(abc(self.number), Bytes(bytes)).bytes(workspace(self.number), Bytes(besides));
+        let besides = self.besides_transform(domain);
+        let demand =
+            Demand::new().bytes(abc(self.number), Bytes(bytes)).bytes(workspace(self.number), Bytes(besides.total()));
         let mut admitted = self.admit_with(WHAT, std::iter::once(demand), &coset)?;
         let mut run = || {
             let table = match &coset {
@@ -230,7 +296,7 @@ impl Inner {
             let vector = room.memory.all();
             let copied = self.owner.call("copy to the device", |scope| scope.copy_in(&*data, vector));
             let made = copied.and_then(|()| {
-                self.owner.call(WHAT, |scope| {
+                self.compute(WHAT, &besides, |scope| {
                     let table = table.as_ref().map(|table| table.memory.all());
                     transform_on_device(scope, vector, transform, &coset, table)?;
                     *touched = true;
@@ -270,10 +336,10 @@ impl Inner {
         let len = a.len() as u64;
         let coset = self.coset(domain, Transform::CosetForward).map_err(told)?;
         let bytes = vector_bytes(len);
-        let besides = transform_scratch_bytes(domain.log_size(), self.scratch);
+        let besides = self.besides_transform(domain);
         let fits = |vectors: u64| {
             let table = if matches!(coset, Coset::Table(..)) { bytes } else { 0 };
-            vectors * bytes + self.factor_bytes() + besides + table <= self.limit
+            vectors * bytes + self.factor_bytes() + besides.total() + table <= self.limit
         };
         if len == 1 || !fits(3) {
             return Ok(false);
@@ -281,7 +347,7 @@ impl Inner {
         self.require_domain(Self::domain_for(domain, &coset)).map_err(told)?;
         let demand = Demand::new()
             .bytes(abc(self.number), Bytes(3 * bytes))
-            .bytes(workspace(self.number), Bytes(self.factor_bytes() + besides));
+            .bytes(workspace(self.number), Bytes(self.factor_bytes() + besides.total()));
         let admitted = self.admit_with(WHAT, std::iter::once(demand), &coset);
         let mut admitted = match admitted {
             // What is kept for good leaves too little room for three.
@@ -304,7 +370,7 @@ impl Inner {
                 scope.copy_in(&factors, factor_room.memory.all())
             });
             let made = copied.and_then(|()| {
-                self.owner.call(WHAT, |scope| {
+                self.compute(WHAT, &besides, |scope| {
                     let table = table.as_ref().map(|table| table.memory.all());
                     for part in parts {
                         transform_on_device(scope, part, Transform::Inverse, &Coset::None, None)?;
@@ -368,13 +434,15 @@ impl Inner {
         }
         let halve = |piece: &usize| (*piece > PIECE_MIN).then(|| piece.div_ceil(2));
         let pieces: Vec<usize> = std::iter::successors(Some(a.len()), halve).collect();
-        let demands = pieces.iter().map(|piece| {
+        let besides: Vec<Predicted> = pieces.iter().map(|piece| self.besides(vector_bytes(*piece as u64), 0)).collect();
+        let demands = besides.iter().map(|besides| {
             Demand::new()
-                .bytes(abc(self.number), Bytes(3 * vector_bytes(*piece as u64)))
-                .bytes(workspace(self.number), Bytes(self.factor_bytes()))
+                .bytes(abc(self.number), Bytes(3 * besides.bytes))
+                .bytes(workspace(self.number), Bytes(self.factor_bytes() + besides.total()))
         });
         let mut admitted = self.admit_with(WHAT, demands, &Coset::None)?;
-        let piece = pieces[admitted.grant.choice()];
+        let choice = admitted.grant.choice();
+        let (piece, besides) = (pieces[choice], besides[choice]);
         let factors = self.factors(factor);
         let mut run = || {
             let room = self.buffer(&mut admitted.grant, abc(self.number), 3 * vector_bytes(piece as u64))?;
@@ -391,7 +459,7 @@ impl Inner {
                     Ok(())
                 })?;
                 let len = a.len();
-                self.owner.call(WHAT, |scope| {
+                self.compute(WHAT, &besides, |scope| {
                     self.mul_sub_scale_on_device(scope, parts, &factor_room)?;
                     *touched = true;
                     scope.copy_out(parts[0], a)

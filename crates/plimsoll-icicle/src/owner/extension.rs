@@ -49,6 +49,6 @@ impl Scope<'_, '_> {
             self.here.keep_extension(self.stream, extension);
         }
         let made = made.map(|_| extension).map_err(|exception| CallError::thrown("configure", exception));
-        self.note(made)
+        self.note(made, 0)
     }
 }

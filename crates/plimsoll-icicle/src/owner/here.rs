@@ -5,13 +5,17 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Shared;
+use super::claim::Claim;
+use super::{Manner, Shared};
 use crate::abi::{Code, code};
 use crate::error::{CallError, Fault, OpenError};
 use crate::library::Library;
 use crate::memory::Scratch;
 use crate::name::DeviceName;
 use crate::shield::shielded;
+
+/// How often ICICLE is asked to let go of a domain that it did not make to its end.
+const RELEASES_MAX: u32 = 16;
 
 /// The owner's own things. They never leave its thread.
 pub(super) struct Here {
@@ -25,12 +29,16 @@ pub(super) struct Here {
     siblings: u16,
     /// How many other calls are under way while one begins.
     pub(super) beside: usize,
+    /// That the device is this owner's alone; `None` beside others.
+    claim: Option<Claim>,
 }
 
 /// A stream, and what is let go when it has been synchronised.
 pub(super) struct Stream {
     pub(super) handle: *mut c_void,
     extensions: Vec<*mut c_void>,
+    /// The most that ICICLE may have allocated for what is under way.
+    allocates: u64,
 }
 
 pub(super) fn check(operation: &'static str, wanted: u64, call: impl FnMut() -> Code) -> Result<(), CallError> {
@@ -43,6 +51,9 @@ pub(super) fn check(operation: &'static str, wanted: u64, call: impl FnMut() -> 
 
 /// Frees device memory. The calling thread is the owner's.
 pub(super) fn free(library: &Library, shared: &Shared, address: usize, bytes: u64) -> Result<(), CallError> {
+    if let Some(error) = shared.refusal(Manner { operation: "free", alone: false, tidies: true }) {
+        return Err(error);
+    }
     let free = library.symbols.free;
     // SAFETY: the address came from `icicle_malloc` on this thread, and whoever had it has let go of it.
     let freed = check("free", 0, || unsafe { free(address as *mut c_void) });
@@ -62,6 +73,7 @@ impl Here {
         name: &DeviceName,
         streams: usize,
         shared: Arc<Shared>,
+        claim: Option<Claim>,
     ) -> Result<Self, OpenError> {
         let symbols = &library.symbols;
         let raw = name.raw();
@@ -102,7 +114,7 @@ impl Here {
         let vector_threads = Scratch::of(name, false).threads();
         let vector_threads = if vector_threads == 0 { 0 } else { vector_threads.max(2) };
         let (streams_open, idle, beside) = (Vec::new(), Vec::new(), 0);
-        let mut here = Self { library, shared, streams: streams_open, idle, vector_threads, siblings, beside };
+        let mut here = Self { library, shared, streams: streams_open, idle, vector_threads, siblings, beside, claim };
         for _ in 0..streams {
             if let Err(error) = here.open_stream() {
                 here.close();
@@ -124,7 +136,7 @@ impl Here {
             Err(error) => return Err(error),
         }
         self.idle.push(self.streams.len());
-        self.streams.push(Stream { handle, extensions: Vec::new() });
+        self.streams.push(Stream { handle, extensions: Vec::new(), allocates: 0 });
         Ok(())
     }
 
@@ -136,8 +148,13 @@ impl Here {
         self.siblings
     }
 
-    pub(super) fn loss(&self, operation: &'static str) -> Option<CallError> {
-        self.shared.loss(operation)
+    pub(super) fn refusal(&self, manner: Manner) -> Option<CallError> {
+        self.shared.refusal(manner)
+    }
+
+    /// Whether nobody else calls the device.
+    pub(super) fn is_alone(&self) -> bool {
+        self.claim.is_some()
     }
 
     pub(super) fn free(&self, address: usize, bytes: u64) -> Result<(), CallError> {
@@ -146,6 +163,27 @@ impl Here {
 
     pub(super) fn note_beside(&mut self, count: usize) {
         self.beside = count;
+    }
+
+    /// Notes that what begins on the stream may allocate so much.
+    pub(super) fn note_allocates(&mut self, stream: usize, bytes: u64) {
+        self.streams[stream].allocates += bytes;
+    }
+
+    /// Has ICICLE let go of what there is of a domain that it has failed to make, and says whether that is gone. ICICLE may have to be
+    /// asked more than once: until it is done it says what went wrong before. Over a rest of the old one it would make no other.
+    pub(super) fn release_half_a_domain(&self) -> bool {
+        let release = self.library.symbols.ntt_release_domain;
+        let times = if mutant!("icicle-releases-once") { 1 } else { RELEASES_MAX };
+        let is_gone = (0..times).any(|_| {
+            // SAFETY: a function of ICICLE's without arguments.
+            match check("release the domain", 0, || unsafe { release() }) {
+                Ok(()) => true,
+                // There is none.
+                Err(error) => matches!(error.fault, Fault::InvalidArgument | Fault::NotImplemented),
+            }
+        });
+        is_gone || mutant!("icicle-releases-once")
     }
 
     /// Until the stream has been synchronised.
@@ -183,8 +221,12 @@ impl Here {
         if first.is_err()
             && let Err(error) = wait().or_else(|error| self.wait_for_all().ok_or(error))
         {
-            // Nobody can tell what is still under way, and nothing can be waited for.
-            self.shared.give_up(format!("it does not say any more when it is done: {error}"));
+            self.shared.fall_silent(format!("it does not say any more when it is done: {error}"));
+        }
+        let allocates = std::mem::take(&mut self.streams[stream].allocates);
+        if self.shared.is_silent() {
+            // What is under way may use them for ever.
+            self.streams[stream].extensions.clear();
         }
         if let Some(destroy) = self.library.symbols.destroy_config_extension {
             for extension in self.streams[stream].extensions.drain(..) {
@@ -196,7 +238,7 @@ impl Here {
             }
         }
         self.idle.push(stream);
-        self.shared.note(first)
+        self.shared.note(first, allocates)
     }
 
     /// Waits for all that the device has to do; `None` if it does not say that it is done.
@@ -206,12 +248,26 @@ impl Here {
         check("wait for the device", 0, || unsafe { synchronize() }).ok()
     }
 
-    /// Lets the streams go, at the thread's end.
+    /// Lets go of the domain and the streams, and then of the device, at the thread's end. One that has fallen silent, or would not let
+    /// go of its domain, is nobody's any more: whoever opened it would not know of that.
     pub(super) fn close(&mut self) {
-        let destroy = self.library.symbols.destroy_stream;
-        for stream in self.streams.drain(..).filter(|stream| !stream.handle.is_null()) {
-            // SAFETY: a stream of this device, which has been synchronised.
-            let _ = check("destroy a stream", 0, || unsafe { destroy(stream.handle) });
+        if !self.shared.is_silent() {
+            let destroy = self.library.symbols.destroy_stream;
+            for stream in self.streams.drain(..).filter(|stream| !stream.handle.is_null()) {
+                // SAFETY: a stream of this device, which has been synchronised.
+                let _ = check("destroy a stream", 0, || unsafe { destroy(stream.handle) });
+            }
+            if self.shared.domain.load(Ordering::Relaxed) != 0 {
+                let release = self.library.symbols.ntt_release_domain;
+                // SAFETY: a function of ICICLE's without arguments.
+                if let Err(error) = check("release the domain", 0, || unsafe { release() }) {
+                    self.shared.fall_silent(format!("it did not let go of its domain: {error}"));
+                }
+            }
+        }
+        let Some(claim) = self.claim.take() else { return };
+        if self.shared.is_silent() && !mutant!("icicle-claims-no-more") {
+            claim.for_good(self.shared.lost.get().map_or("", String::as_str));
         }
     }
 }

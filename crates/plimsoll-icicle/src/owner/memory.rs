@@ -49,7 +49,7 @@ impl Drop for DeviceMemory {
     fn drop(&mut self) {
         let (address, bytes) = (self.address, self.bytes);
         let owner = &self.owner;
-        // Refused where the device was lost, with its memory; and a device that cannot free has nothing that could be done here.
+        // Refused where the device has fallen silent; and a device that cannot free has nothing that could be done here.
         let _ = match owner.is_here() || mutant!("icicle-frees-where-dropped") {
             // In a call that let go of memory which it did not use: what it uses is borrowed by it.
             true => free(owner.library, &owner.shared, address, bytes),
@@ -58,7 +58,7 @@ impl Drop for DeviceMemory {
                 owner.free_later(address, bytes);
                 Ok(())
             }
-            false => owner.call("free", move |scope| scope.free(address, bytes)),
+            false => owner.tidy("free", move |scope| scope.free(address, bytes)),
         };
     }
 }

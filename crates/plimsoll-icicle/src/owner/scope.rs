@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use blstrs::Scalar;
 use ff::{Field, PrimeField};
@@ -70,8 +70,17 @@ pub struct MsmCall<'env> {
     pub sum: &'env mut Sum,
 }
 
-/// What a device says of its memory, and what is known to be there.
+/// What failed calls may have left behind, since somebody last asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Remains {
+    /// Buffers that ICICLE would not free.
+    pub(crate) unfreed: u64,
+    /// The most of what it has allocated by itself.
+    pub(crate) suspected: u64,
+}
+
+/// What a device says of its memory, and what is known to be there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holdings {
     pub(crate) total: u64,
     pub(crate) free: u64,
@@ -117,9 +126,16 @@ impl<'env> Scope<'_, 'env> {
         self.here.beside == 0 && !self.here.shared.is_doubted()
     }
 
-    pub(super) fn note<R>(&self, result: Result<R, CallError>) -> Result<R, CallError> {
+    /// Notes what became of the beginning of something for which ICICLE may have allocated so much by itself.
+    pub(super) fn note<R>(&mut self, result: Result<R, CallError>, bytes: u64) -> Result<R, CallError> {
+        self.here.note_allocates(self.stream, bytes);
         // Whoever looks at the device makes of it what it is.
-        if self.checks { result } else { self.here.shared.note(result) }
+        if self.checks { result } else { self.here.shared.note(result, bytes) }
+    }
+
+    /// Whether something was left half done since the device was last looked at.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.here.shared.is_doubted()
     }
 
     /// Says that this call is to find out whether the device may be trusted: it computes while the device is in doubt.
@@ -144,7 +160,7 @@ impl<'env> Scope<'_, 'env> {
         // SAFETY: a function of ICICLE's with a pointer to write.
         let made = check("allocate", bytes, || unsafe { malloc(place, size) });
         // Out of memory it leaves the device as it was. Of anything else that it says nobody knows.
-        if made.as_ref().is_err_and(CallError::is_out_of_memory) { made } else { self.note(made) }?;
+        if made.as_ref().is_err_and(CallError::is_out_of_memory) { made } else { self.note(made, bytes) }?;
         if address.is_null() {
             return Err(CallError::from_code("allocate", code::ALLOCATION_FAILED, bytes));
         }
@@ -170,6 +186,14 @@ impl<'env> Scope<'_, 'env> {
     pub(crate) fn holdings(&mut self) -> Option<Holdings> {
         let memory = self.memory()?;
         Some(self.holdings_of(memory))
+    }
+
+    /// What failed calls may have left behind of late; from now on that is for the caller to know.
+    pub(crate) fn take_remains(&mut self) -> Remains {
+        // Relaxed: only this thread adds to them.
+        let take = |bytes: &AtomicU64| bytes.swap(0, Ordering::Relaxed);
+        let shared = &self.here.shared;
+        Remains { unfreed: take(&shared.unfreed), suspected: take(&shared.suspected) }
     }
 
     /// What is allocated here, beside what the device has just said.
@@ -202,7 +226,7 @@ impl<'env> Scope<'_, 'env> {
         let (to, from) = (self.address(WHAT, to)? as *mut c_void, from.as_ptr().cast());
         // SAFETY: so many bytes are there on both sides, and stay there until the stream is synchronised.
         let copied = check(WHAT, 0, || unsafe { copy(to, from, bytes, stream) });
-        self.note(copied)
+        self.note(copied, 0)
     }
 
     /// Begins to copy from the device.
@@ -223,7 +247,7 @@ impl<'env> Scope<'_, 'env> {
         let (to, from) = (to.as_mut_ptr().cast(), self.address(WHAT, from)? as *const c_void);
         // SAFETY: as in `copy_in`; any bytes are a value of `T`.
         let copied = check(WHAT, 0, || unsafe { copy(to, from, bytes, stream) });
-        self.note(copied)
+        self.note(copied, 0)
     }
 
     /// Begins to overwrite what was secret with zeros.
@@ -238,7 +262,7 @@ impl<'env> Scope<'_, 'env> {
             let (address, bytes) = (start as *mut c_void, part.bytes() as usize);
             // SAFETY: so many bytes are there until the stream is synchronised.
             let set = check("erase", 0, || unsafe { memset(address, 0, bytes, stream) });
-            return self.note(set);
+            return self.note(set, 0);
         }
         let mut at = 0;
         while at < part.bytes() {
@@ -247,7 +271,7 @@ impl<'env> Scope<'_, 'env> {
             let to = (start + at as usize) as *mut c_void;
             // SAFETY: so many bytes are there on both sides until the stream is synchronised.
             let copied = check("erase", 0, || unsafe { copy(to, ZEROS.as_ptr().cast(), bytes as usize, stream) });
-            self.note(copied)?;
+            self.note(copied, 0)?;
             at += bytes;
         }
         Ok(())
@@ -301,7 +325,7 @@ impl<'env> Scope<'_, 'env> {
         // SAFETY: so many scalars and points are on this device, and there is room for the sum, until the stream is synchronised.
         // The configuration is read during the call; its extension is kept until then.
         let begun = check(WHAT, scratch_bytes, || unsafe { msm(scalars, points, count, config, sum) });
-        self.note(begun)
+        self.note(begun, scratch_bytes)
     }
 
     /// Begins to take points out of Montgomery form, in place.
@@ -324,11 +348,12 @@ impl<'env> Scope<'_, 'env> {
             CurveGroup::G1 => symbols.affine_convert_montgomery,
             CurveGroup::G2 => symbols.g2_affine_convert_montgomery,
         };
+        let bytes = points.bytes();
         let (points, config) = (self.values(WHAT, points)? as *mut c_void, self.vector_config(1)?);
         let config = &raw const config.config;
         // SAFETY: so many points are on this device, until the stream is synchronised.
         let begun = check(WHAT, 0, || unsafe { convert(points, count, false, config, points) });
-        self.note(begun)
+        self.note(begun, bytes)
     }
 
     /// A configuration for vectors on the device, inputs and output: conversions look at both.
@@ -350,16 +375,17 @@ impl<'env> Scope<'_, 'env> {
         }))
     }
 
-    /// Makes the device's domain, for transforms up to 2^`log_size`. A device that has one must let go of it first: ICICLE
-    /// keeps the first, says that all is well, and throws later.
-    ///
-    /// # Errors
-    ///
-    /// As ICICLE says.
-    pub fn init_domain(&mut self, log_size: u32) -> Result<(), CallError> {
+    /// As [`Owner::make_domain`](super::Owner::make_domain): in a call that is alone.
+    pub(crate) fn init_domain(&mut self, log_size: u32) -> Result<(), CallError> {
         const WHAT: &str = "make the domain";
         if log_size > DOMAIN_MAX {
             return Err(CallError::refused(WHAT, "the field has no roots of unity of that order"));
+        }
+        if !self.here.is_alone() {
+            return Err(CallError::refused(
+                WHAT,
+                "a device that several share has no domain that each could be sure of",
+            ));
         }
         if self.here.shared.domain.load(Ordering::Relaxed) != 0 {
             return Err(CallError::refused(WHAT, "the device has a domain already; let go of it first"));
@@ -374,28 +400,26 @@ impl<'env> Scope<'_, 'env> {
         let made = check(WHAT, wanted, || unsafe { init(root, config) });
         if made.is_ok() {
             self.here.shared.domain.store(log_size + 1, Ordering::Relaxed);
+        } else if !self.here.release_half_a_domain() {
+            self.here.shared.give_up("it keeps half a domain, over which it would make no other".to_owned());
         }
-        self.note(made)
+        self.note(made, wanted)
     }
 
-    /// Lets go of the domain, of what there is of it. Where there is none ICICLE may say so.
-    ///
-    /// # Errors
-    ///
-    /// As ICICLE says.
-    pub fn release_domain(&mut self) -> Result<(), CallError> {
-        let release = self.here.library.symbols.ntt_release_domain;
+    /// As [`Owner::release_domain`](super::Owner::release_domain): in a call that is alone.
+    pub(super) fn release_domain(&mut self) -> Result<(), CallError> {
         let domain = &self.here.shared.domain;
+        if domain.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let release = self.here.library.symbols.ntt_release_domain;
         // SAFETY: a function of ICICLE's without arguments.
         let released = check("release the domain", 0, || unsafe { release() });
-        if domain.load(Ordering::Relaxed) == 0 {
-            return released;
-        }
         if released.is_ok() || mutant!("icicle-forgets-its-domain") {
             domain.store(0, Ordering::Relaxed);
         }
         // There is one, which it would not let go of: it is there as before.
-        self.note(released)
+        self.note(released, 0)
     }
 
     /// Begins a transform in place, of a vector in any form that is linear in its values, Montgomery's included. `coset` is a
@@ -435,10 +459,11 @@ impl<'env> Scope<'_, 'env> {
             ext: null_mut(),
         });
         let ntt = self.here.library.symbols.ntt;
+        let bytes = data.bytes();
         let (data, config) = (self.values(WHAT, data)? as *mut c_void, &raw const config.config);
         // SAFETY: so many scalars are on this device, until the stream is synchronised.
         let begun = check(WHAT, 0, || unsafe { ntt(data, count, c_int::from(inverse), config, data) });
-        self.note(begun)
+        self.note(begun, bytes)
     }
 
     /// Begins `out[i] = a[i]·b[i]`, as standard forms. `out` may be one of the others.
@@ -494,7 +519,7 @@ impl<'env> Scope<'_, 'env> {
         let count = len / u64::from(batch);
         // SAFETY: so many scalars are in each vector on this device, until the stream is synchronised.
         let begun = check(what, 0, || unsafe { function(a, b, count, config, out) });
-        self.note(begun)
+        self.note(begun, len * SCALAR_BYTES)
     }
 
     /// Whether there is a function for [`Scope::scale`].
@@ -526,7 +551,7 @@ impl<'env> Scope<'_, 'env> {
         let config = &raw const config.config;
         // SAFETY: the factor and so many scalars are on this device, until the stream is synchronised.
         let begun = check(WHAT, 0, || unsafe { function(factor, vector, count, config, vector) });
-        self.note(begun)
+        self.note(begun, count * SCALAR_BYTES)
     }
 
     /// Whether so much is free that a call keeps to its plan; nothing is known where the device does not tell.

@@ -1,4 +1,4 @@
-//! Each function of ICICLE's fails at each of its calls, in each way: the result is right or an error, and nothing is lost.
+//! Faults that leave something behind, and what is made of them. (That each function may fail, at each of its calls, is `sweep`'s.)
 
 use blstrs::{G1Affine, Scalar};
 use ff::Field;
@@ -28,66 +28,11 @@ fn work(backend: &dyn Backend) -> Result<(Vec<Scalar>, blstrs::G1Projective), Ba
     Ok((a, sum))
 }
 
-/// One fault on a device that is well; whether it came through as an error.
-fn check(mock: &Mock, icicle: &Icicle, function: &str, nth: i64, code: i64) -> bool {
-    let what = format!("{function} call {nth} answers {code}");
-    let expected = work(&Cpu::new()).expect("enough scratch");
-    mock.fail(function, nth, code);
-    let made = work(icicle);
-    // If it has not come so far.
-    mock.fail(function, 0, 0);
-    match &made {
-        Ok(made) => assert_eq!(*made, expected, "{what}"),
-        Err(error) => assert!(!error.to_string().is_empty(), "{what}"),
-    }
-    if icicle.owner().lost().is_some() {
-        assert!(matches!(made, Err(BackendError::DeviceLost { .. })), "{what}");
-        return true;
-    }
-    // The device works as before.
-    assert_eq!(work(icicle).unwrap_or_else(|error| panic!("{what}, and then: {error}")), expected, "{what}");
-    assert_eq!(held(icicle), 0, "{what}");
-    made.is_err()
-}
-
 /// Bytes of operations.
 fn held(icicle: &Icicle) -> u64 {
     let snapshot = icicle.ledger().snapshot();
     let of = |name| snapshot.class(Class::new(name, Space::device(0))).map_or(0, |usage| usage.totals.held);
     ["device.abc", "device.points", "device.workspace", "device.buckets", "device.margin"].into_iter().map(of).sum()
-}
-
-#[test]
-fn whatever_fails_the_result_is_right_or_an_error_and_the_device_goes_on() {
-    let mut errors = 0;
-    for (function, calls) in [
-        ("malloc", 6),
-        ("copy_to_device", 8),
-        ("copy_to_host", 2),
-        ("msm", 2),
-        ("ntt", 6),
-        ("vector", 9),
-        ("convert", 1),
-        ("synchronize", 6),
-    ] {
-        let mock = Mock::new();
-        let mut icicle = mock.icicle(256 * MIB);
-        for nth in 1..=calls {
-            for code in [2, 4, 11, 99, -1] {
-                if code > 0 || IS_SHIELDED {
-                    errors += u32::from(check(&mock, &icicle, function, nth, code));
-                }
-                if icicle.owner().lost().is_some() {
-                    drop(icicle);
-                    icicle = mock.icicle(256 * MIB);
-                }
-            }
-        }
-        mock.assert_used_well();
-        drop(icicle);
-        mock.assert_empty();
-    }
-    assert!(errors > 30, "{errors} of the faults came through as errors");
 }
 
 /// A synchronisation fails with the code of an out-of-memory, after the result was written into the caller's vector: making it
@@ -156,12 +101,12 @@ fn a_device_in_doubt_computes_nothing_before_it_was_looked_at() {
     // By hand, and with a wrong answer.
     mock.fail("vector", 1, 99);
     multiply().expect_err("it fails");
-    owner.look().expect("well");
+    icicle.look().expect("well");
     multiply().expect("well");
     mock.fail("vector", 1, 99);
     multiply().expect_err("it fails");
     mock.set("wrong_ntt", 1);
-    owner.look().expect_err("wrong");
+    icicle.look().expect_err("wrong");
     assert!(matches!(multiply().expect_err("given up").fault, Fault::Lost { .. }));
     mock.assert_used_well();
 }
@@ -200,7 +145,7 @@ fn an_allocation_that_fails_otherwise_than_for_want_of_memory_leaves_doubt() {
         mock.fail("malloc", 1, code);
         owner.allocate(32).expect_err("it fails");
         assert_eq!(owner.is_doubted(), doubted, "code {code}");
-        owner.look().expect("well");
+        icicle.look().expect("well");
     }
 }
 
@@ -224,6 +169,55 @@ fn a_domain_that_would_not_go_is_there_and_paid_for() {
     assert_eq!((booked(), icicle.owner().domain()), (before, Some(4)));
     transform(8).expect("it goes at last");
     assert_eq!(icicle.owner().domain(), Some(8));
+    mock.assert_used_well();
+}
+
+/// ICICLE keeps what it has of a domain that it did not make to its end, says what went wrong until all of it was let go, and would
+/// make no other over it.
+#[test]
+fn a_domain_that_was_not_made_is_released_until_it_is_gone() {
+    for times in [1, 2, 5] {
+        let mock = Mock::new();
+        mock.set("half_domain", times);
+        let icicle = mock.icicle(512 * MIB);
+        let transform = |log_size: u32| {
+            let domain = Domain::with_log_size(log_size).expect("small");
+            let mut data = vec![Scalar::ZERO; 1 << log_size];
+            data[0] = Scalar::from(7);
+            icicle.ntt(&domain, &mut data, Transform::Forward, &mut scratch())?;
+            assert!(data.iter().all(|value| *value == Scalar::from(7)));
+            Ok::<(), BackendError>(())
+        };
+        transform(4).expect("room");
+        // Somebody leaves a mebibyte, of which nobody here knows: too little for two of roots.
+        mock.set("neighbour", 1023 * MIB as i64 - mock.get("used"));
+        let before = mock.get("calls:release_domain");
+        let error = transform(16).expect_err("no room");
+        assert!(matches!(error, BackendError::DeviceOutOfMemory { .. }), "{error}");
+        // The old one, each time that it was tried, and once by the check for its own.
+        assert!(mock.get("calls:release_domain") > before + times);
+        assert_eq!((icicle.owner().lost(), icicle.owner().domain()), (None, None));
+        mock.set("neighbour", 0);
+        icicle.reconcile().expect("it tells");
+        transform(16).expect("room");
+        assert_eq!(icicle.owner().domain(), Some(16));
+        mock.assert_used_well();
+        drop(icicle);
+        mock.assert_empty();
+    }
+}
+
+/// Over what is left of it ICICLE would make no other, without a word.
+#[test]
+fn a_device_that_keeps_half_a_domain_is_given_up() {
+    let mock = Mock::new();
+    mock.set("half_domain", 1000);
+    let icicle = mock.icicle(512 * MIB);
+    mock.set("neighbour", 1023 * MIB as i64);
+    let domain = Domain::with_log_size(16).expect("small");
+    let made = icicle.ntt(&domain, &mut vec![Scalar::ONE; 1 << 16], Transform::Forward, &mut scratch());
+    let error = made.expect_err("half a domain");
+    assert!(matches!(&error, BackendError::DeviceLost { message, .. } if message.contains("half a domain")), "{error}");
     mock.assert_used_well();
 }
 

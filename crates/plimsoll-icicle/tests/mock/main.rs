@@ -6,6 +6,8 @@ mod devices;
 mod faults;
 mod memory;
 mod opening;
+mod ownership;
 mod proofs;
 mod support;
+mod sweep;
 mod threads;

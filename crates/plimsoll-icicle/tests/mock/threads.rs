@@ -8,7 +8,8 @@ use blstrs::{G1Affine, Scalar};
 use group::prime::PrimeCurveAffine;
 use group::{Curve, Group};
 use plimsoll::{Budget, Bytes, Class, Ledger, Reservation, Space};
-use plimsoll_groth16::backend::{Backend, BackendError, CurveGroup};
+use plimsoll_groth16::backend::{Backend, BackendError, CurveGroup, Transform};
+use plimsoll_groth16::domain::Domain;
 use plimsoll_icicle::device::{MsmCall, Sum};
 use plimsoll_icicle::error::Fault;
 use plimsoll_icicle::{Icicle, Options};
@@ -156,7 +157,8 @@ fn memory_of_another_device_is_refused() {
     let (one, other) = (mock.icicle(256 * MIB), mock.device("MOCK:1").expect("well"));
     let other = other.alone(Some(Bytes(256 * MIB))).expect("room");
     let (here, there) = (one.owner().allocate(96 * 2).expect("room"), other.owner().allocate(96 * 2).expect("room"));
-    one.owner().call_alone("domain", |scope| scope.init_domain(3)).expect("room");
+    let domain = Domain::with_log_size(3).expect("small");
+    one.ntt(&domain, &mut [Scalar::from(1); 8], Transform::Forward, &mut scratch()).expect("room");
     let (mut bytes, mut sum, mut second) = ([7_u8; 32], Sum::new(), Sum::new());
     let (given, group) = ([1_u8; 32], CurveGroup::G1);
     let refused = one.owner().call("try", |scope| {

@@ -14,9 +14,6 @@ use crate::points;
 
 /// Runs of each, at the most; the median is told.
 const RUNS: usize = 5;
-/// Multiplications in G2 are a quarter of the size.
-const G2_PART: usize = 4;
-
 pub(crate) fn scratch(bytes: u64) -> Result<Reservation, String> {
     let class = Class::new("scratch", Space::HOST);
     Ledger::unlimited().reserve(class, Bytes(bytes)).wait().map_err(|error| error.to_string())
@@ -38,6 +35,8 @@ fn timed<R>(f: impl FnOnce() -> R) -> (f64, R) {
 pub(crate) struct What {
     pub(crate) msm: bool,
     pub(crate) ntt: bool,
+    /// Multiplications in G2 are smaller by this factor.
+    pub(crate) g2_part: usize,
 }
 
 /// What comes of an operation: the same here and on the processor.
@@ -90,8 +89,9 @@ impl Row {
 /// Prints the table; each answer is compared.
 pub(crate) fn print(icicle: &Icicle, what: What, sizes: RangeInclusive<u32>, seconds: f64) -> Result<(), String> {
     let largest = 1_usize << sizes.end();
-    let points = if what.msm { largest } else { G2_PART };
-    let key = points::key(points, points / G2_PART)?;
+    let g2_part = what.g2_part;
+    let points = if what.msm { largest } else { g2_part };
+    let key = points::key(points, points / g2_part)?;
     if what.msm {
         icicle.adopt_key(&key);
     }
@@ -147,15 +147,15 @@ pub(crate) fn print(icicle: &Icicle, what: What, sizes: RangeInclusive<u32>, sec
             };
             memory.push(("G1", log_size, icicle.learned()));
             row.print("msm G1, points resident, scalars from the host", log_size);
-            let row = Row::take(seconds, || both(&mut |backend| msm_g2(backend, n / G2_PART)))?;
+            let row = Row::take(seconds, || both(&mut |backend| msm_g2(backend, n / g2_part)))?;
             #[cfg(feature = "beside-cuda")]
             let row = {
-                let n = n / G2_PART;
+                let n = n / g2_part;
                 let (times, sum) = beside.msm(CurveGroup::G2, &key.b_g2[..n], &scalars[..n], RUNS)?;
                 row.beside(times, msm_g2(icicle, n)? == Answer::G2(sum))?
             };
-            memory.push(("G2", log_size - G2_PART.ilog2(), icicle.learned()));
-            row.print("msm G2, the same", log_size - G2_PART.ilog2());
+            memory.push(("G2", log_size - g2_part.ilog2(), icicle.learned()));
+            row.print("msm G2, the same", log_size - g2_part.ilog2());
         }
         if !what.ntt {
             continue;

@@ -48,7 +48,7 @@ pub(crate) fn print(args: &Args) -> Result<(), String> {
         })
     };
     let run = || -> Result<Vec<CallError>, String> {
-        let owner = Owner::start(library, &name, 1).map_err(|error| error.to_string());
+        let owner = Owner::start_beside_others(library, &name, 1).map_err(|error| error.to_string());
         barrier.wait();
         let owner = owner?;
         Ok((0..EACH).filter_map(|_| one(&owner).err()).collect())

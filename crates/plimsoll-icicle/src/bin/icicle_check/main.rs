@@ -17,11 +17,12 @@ use plimsoll_icicle::{Device, DeviceName, Icicle, Options};
 use crate::figures::What;
 
 const USAGE: &str = "\
-icicle-check [--lib DIR] [--device NAME] [--memory SIZE] [--low N] [--high N] [--seconds S] [--proofs LOG] [--write FILE] [WHAT...]
+icicle-check [--lib DIR] [--device NAME] [--memory SIZE] [--low N] [--high N] [--g2-part N] [--seconds S] [--proofs LOG]
+             [--write FILE] [WHAT...]
 
   WHAT  conform   the conformance harness, on sizes up to 2^14
-        figures   multiplications and transforms of 2^low to 2^high, beside the processor's and compared (16 and 20); each is made up to five
-                  times, and not again after so many seconds (60); `msm` and `ntt` are one half of them each; beside this project's own
+        figures   multiplications and transforms of 2^low to 2^high, beside the processor's and compared (16 and 20), in G2 of a part of
+                  that (a quarter, --g2-part 4; with 1 the same sizes as in G1); each is made up to five times, and not again after so many seconds (60); `msm` and `ntt` are one half of them each; beside this project's own
                   CUDA backend as well where the program was built with it (`cargo xtask icicle --cuda`)
         stream    32 proofs of 2^LOG constraints (10) under a budget of the device's memory, 1, 2 and 4 at once; --write puts them
                   into a file, for another verifier (`cargo run -p plimsoll-peers --bin verify_proofs FILE`)
@@ -34,6 +35,7 @@ pub(crate) struct Args {
     pub(crate) memory: Option<Bytes>,
     low: u32,
     high: u32,
+    g2_part: u32,
     seconds: u32,
     pub(crate) proofs: u32,
     pub(crate) write: Option<PathBuf>,
@@ -72,6 +74,7 @@ fn args() -> Result<Args, String> {
         memory: None,
         low: 16,
         high: 20,
+        g2_part: 4,
         seconds: 60,
         proofs: 10,
         write: None,
@@ -87,6 +90,7 @@ fn args() -> Result<Args, String> {
             "--memory" => args.memory = Some(value()?.parse().map_err(|error| format!("{error}"))?),
             "--low" => args.low = number(value()?)?,
             "--high" => args.high = number(value()?)?,
+            "--g2-part" => args.g2_part = number(value()?)?,
             "--seconds" => args.seconds = number(value()?)?,
             "--proofs" => args.proofs = number(value()?)?,
             "--write" => args.write = Some(value()?.into()),
@@ -96,6 +100,9 @@ fn args() -> Result<Args, String> {
     }
     if args.low > args.high || args.high > 26 || !(3..=22).contains(&args.proofs) {
         return Err(format!("sizes go up to 2^26, and proofs from 2^3 to 2^22\n\n{USAGE}"));
+    }
+    if !args.g2_part.is_power_of_two() || args.g2_part > 1 << args.low {
+        return Err(format!("a part is a power of two, and at most as many as there are terms\n\n{USAGE}"));
     }
     if args.what.is_empty() {
         args.what = ["conform", "figures", "stream"].map(str::to_owned).to_vec();
@@ -120,7 +127,8 @@ fn run() -> Result<(), String> {
         match what.as_str() {
             "conform" => conform(&args.open(args.memory)?.icicle),
             "figures" | "msm" | "ntt" => {
-                let (seconds, what) = (f64::from(args.seconds), What { msm: what != "ntt", ntt: what != "msm" });
+                let (msm, ntt, g2_part) = (what != "ntt", what != "msm", args.g2_part as usize);
+                let (seconds, what) = (f64::from(args.seconds), What { msm, ntt, g2_part });
                 figures::print(&args.open(args.memory)?.icicle, what, args.low..=args.high, seconds)?;
             }
             "free" => free::print(&args)?,
