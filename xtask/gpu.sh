@@ -5,12 +5,14 @@
 set -u
 out=${1:?say where the results go}
 shift
-parts=${*:-checks cards command stream pile-up peers speed sanitizer}
+parts=${*:-checks cards command circom stream pile-up peers speed sanitizer}
 mkdir -p "$out"
 here=$(cd "$(dirname "$0")" && pwd)
 check="$here/gpu-check"
 # Large buffers go back to the kernel when they are freed, so that what the process has is what it uses.
 export MALLOC_MMAP_THRESHOLD_=1048576
+# In huge pages: points that pass through are read by this process for each proof, and vectors come and go.
+export GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 failed=0
 step() {
     name=$1 limit=$2
@@ -39,19 +41,45 @@ if part command && [ -x "$here/plimsoll" ]; then
     # The first run makes the key and caches it.
     export XDG_CACHE_HOME="$out/cache"
     head -c "${LETTER_BYTES:-8192}" /dev/urandom >"$out/letter"
-    step doctor 30 "$here/plimsoll" doctor --backend cuda
+    TAIL=40 step doctor 30 "$here/plimsoll" doctor --backend cuda
     for backend in cuda cuda cpu; do
-        TAIL=40 step "prove-$backend" 200 "$here/plimsoll" prove "$out/letter" --backend $backend --device-memory 4GiB --memory 16GiB
+        TAIL=40 step "prove-$backend" 200 "$here/plimsoll" prove "$out/letter" --backend $backend --device-memory 4GiB --memory 16GiB \
+            --trace "$out/letter-$backend.jsonl" --sample-ms 20
         step "verify-$backend" 60 "$here/plimsoll" verify "$out/letter.proof.json" --file "$out/letter"
     done
     echo "== refused: too little of the device's memory"
     if "$here/plimsoll" prove "$out/letter" --backend cuda --device-memory 60MiB >"$out/refused.txt" 2>&1; then failed=1; fi
     tail -n 3 "$out/refused.txt"
     rm -rf "$out/cache"
+    # What NVIDIA's driver said of the cards meanwhile: the name, and the most that this process had.
+    for figure in device0_total_bytes device0_own_bytes; do
+        most=$(sed -n "s/.*\"$figure\":\([0-9]*\).*/\1/p" "$out/letter-cuda.jsonl" | sort -n | tail -n 1)
+        echo "$figure at most: ${most:-not told}"
+        [ -n "$most" ] || failed=1
+    done
+fi
+if part circom; then
+    export XDG_CACHE_HOME="$out/cache"
+    ls "$here"/circom/*.zkey >/dev/null 2>&1 || { echo "FAILED: no keys of circom's in $here/circom"; failed=1; }
+    for zkey in "$here"/circom/*.zkey; do
+        [ -e "$zkey" ] || continue
+        key=$(basename "$zkey" .zkey)
+        wtns="$here/circom/$key-0.wtns"
+        step "circom-$key" 90 "$check" circom "$zkey" "$wtns"
+        step "vkey-$key" 30 "$here/plimsoll" setup convert "$zkey" --to verification-key --output "$out/$key.vkey.json"
+        for backend in cuda cpu; do
+            TAIL=30 step "prove-$key-$backend" 90 "$here/plimsoll" prove --zkey "$zkey" --wtns "$wtns" --backend $backend \
+                --memory 16GiB --device-memory 4GiB --output "$out/$key-$backend"
+            step "verify-$key-$backend" 30 "$here/plimsoll" verify --vkey "$out/$key.vkey.json" \
+                --public "$out/$key-$backend/public.json" --proof "$out/$key-$backend/proof.json"
+        done
+        cmp "$out/$key-cuda/public.json" "$out/$key-cpu/public.json" || failed=1
+    done
+    rm -rf "$out/cache"
 fi
 if part stream; then
-    TAIL=9 step stream-20 200 "$check" stream 20 dense 64 512 1024 2048 4096 8192 16384
-    TAIL=7 step stream-22 200 "$check" stream 22 dense 24 1024 2048 4096 8192 16384
+    TAIL=13 step stream-20 200 "$check" stream 20 dense 64 384 512 1024 2048 4096 8192 16384 2048p 4096p 8192p 16384p
+    TAIL=9 step stream-22 250 "$check" stream 22 dense 24 1024 2048 4096 8192 16384 4096p 16384p
 fi
 if part pile-up; then TAIL=5 step pile-up 200 "$check" pile-up 20 dense 192 512; fi
 if part peers; then

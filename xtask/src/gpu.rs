@@ -1,7 +1,8 @@
 //! `cargo xtask gpu`: builds what checks and measures on a CUDA device, here, where there may be none.
 //!
 //! The result is a folder with two programs (the checks, and the command itself) and one script, to be copied to the machine with
-//! the device. The programs need nothing there but NVIDIA's driver. docs/gpu.md has the results.
+//! the device; and the keys of circom's that `cargo xtask interop` has made, if it was run. The programs need nothing there but
+//! NVIDIA's driver. docs/gpu.md has the results.
 
 use std::{
     env, fs,
@@ -49,12 +50,29 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let program = folder.join("gpu-check");
     fs::copy(sh::target_dir().join("release/gpu-check"), &program).context("cannot copy the program")?;
     sh::run(Command::new("strip").arg(&program))?;
-    sh::run(&mut cargo("build --release --quiet -p plimsoll-cli --features cuda --bin plimsoll"))?;
+    sh::run(&mut cargo("build --release --quiet -p plimsoll-cli --features cuda,nvml --bin plimsoll"))?;
     let command = folder.join("plimsoll");
     fs::copy(sh::target_dir().join("release/plimsoll"), &command).context("cannot copy the command")?;
     sh::run(Command::new("strip").arg(&command))?;
     fs::copy("xtask/gpu.sh", folder.join("gpu.sh")).context("cannot copy the script")?;
+    copy_circom(&folder.join("circom")).context("cannot copy keys of circom's")?;
     println!("copy {} to a machine with a CUDA device, and there: sh gpu.sh RESULTS", folder.display());
+    Ok(())
+}
+
+/// The keys that `cargo xtask interop` has made, each with a witness, if it was run.
+fn copy_circom(folder: &Path) -> Result<()> {
+    let made = sh::target_dir().join("interop");
+    let Ok(entries) = fs::read_dir(&made) else { return Ok(()) };
+    fs::create_dir_all(folder)?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".zkey")) else { continue };
+        let witness = format!("{name}-0.wtns");
+        if made.join(&witness).exists() {
+            fs::copy(made.join(&witness), folder.join(&witness))?;
+            fs::copy(&path, folder.join(format!("{name}.zkey")))?;
+        }
+    }
     Ok(())
 }
 

@@ -69,6 +69,8 @@ int pc_bit_reverse(void* d_data, uint32_t log_size, void* stream);
 int pc_powers(void* d_powers, const void* base, void* stream);
 // d_data[i] *= base^i, or base^(i reversed).
 int pc_scale_by_powers(void* d_data, uint32_t log_size, int reversed, const void* d_powers, void* stream);
+// d_to[i] = d_a[i] * d_b[i].
+int pc_mul(void* d_to, const void* d_a, const void* d_b, size_t n, void* stream);
 int pc_mul_sub_scale(void* d_a, const void* d_b, const void* d_c, const void* factor, size_t n, void* stream);
 // d_to[i] = d_from[d_index[i]].
 int pc_gather(void* d_to, const void* d_from, const uint32_t* d_index, size_t n, void* stream);

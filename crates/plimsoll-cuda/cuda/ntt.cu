@@ -23,6 +23,18 @@ static_assert(MAX_LG_DOMAIN_SIZE == 28 && LG_WINDOW_SIZE == 14 && WINDOW_NUM == 
 
 typedef fr_t (*partial_t)[WINDOW_SIZE];
 
+__global__ void pc_mul_kernel(fr_t* to, const fr_t* a, const fr_t* b, size_t n)
+{
+#ifdef __CUDA_ARCH__
+    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i < n) {
+        fr_t x = a[i];
+        x *= b[i];
+        to[i] = x;
+    }
+#endif
+}
+
 __global__ void pc_mul_sub_scale_kernel(fr_t* a, const fr_t* b, const fr_t* c, const fr_t factor, size_t n)
 {
 #ifdef __CUDA_ARCH__
@@ -196,6 +208,15 @@ int pc_scale_by_powers(void* d_data, uint32_t log_size, int reversed, const void
     const uint32_t threads = n < 256 ? (uint32_t)n : 256;
     LDE_distribute_powers<<<n / threads, threads, 0, pc_stream_of(stream)>>>(
         (fr_t*)d_data, log_size, 0u, reversed != 0, (const fr_t (*)[WINDOW_SIZE])d_powers);
+    PC_LAUNCHED();
+    return 0;
+}
+
+int pc_mul(void* d_to, const void* d_a, const void* d_b, size_t n, void* stream)
+{
+    if (n == 0)
+        return 0;
+    pc_mul_kernel<<<pc_blocks(n, 256), 256, 0, pc_stream_of(stream)>>>((fr_t*)d_to, (const fr_t*)d_a, (const fr_t*)d_b, n);
     PC_LAUNCHED();
     return 0;
 }

@@ -20,7 +20,7 @@ use plimsoll_groth16::domain::Domain;
 
 use crate::driver::CudaDriver;
 use crate::kernels::Scalars;
-use crate::msm::{DevicePoint, MsmMemory, PointSource};
+use crate::msm::{DevicePoint, MsmMemory, Passing, PointSource};
 use crate::plan::msm::{MsmPlan, Points};
 use crate::plan::ntt::{MAX_LOG_SIZE, workspace_bytes};
 use crate::plan::{self, SCALAR_BYTES, Shape};
@@ -167,7 +167,7 @@ impl Cuda {
             let buckets = cx.allocate(plan::buckets(number), Bytes(plan.bucket_bytes))?;
             let workspace = cx.allocate(plan::workspace(number), Bytes(plan.workspace_bytes))?;
             let memory = MsmMemory::of(buckets.memory(), workspace.memory());
-            let source = PointSource::Streamed(bases, points.memory().into());
+            let source = PointSource::Streamed(bases, Passing::of(points.memory(), plan));
             cx.call(|lane| lane.msm(plan, source, Scalars::of(staged.memory(), terms), memory))
         })
     }

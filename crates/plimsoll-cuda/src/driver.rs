@@ -350,6 +350,8 @@ pub struct CudaLane {
     /// For chunks that pass through: the copy into a buffer is done; what reads the buffer is done.
     pub(crate) arrived: [Event; 2],
     pub(crate) consumed: [Event; 2],
+    /// The addresses of the two buffers that chunks passed through last.
+    pub(crate) passed: [u64; 2],
     /// Where a moment on one stream is waited for on another.
     pub(crate) handover: Event,
     /// For how long a proof's kernels have run.
@@ -366,6 +368,7 @@ impl CudaLane {
             copies: Stream::new()?,
             arrived: [Event::new(EventKind::Order)?, Event::new(EventKind::Order)?],
             consumed: [Event::new(EventKind::Order)?, Event::new(EventKind::Order)?],
+            passed: [0; 2],
             handover: Event::new(EventKind::Order)?,
             clock: Clock::new()?,
             number,
@@ -398,6 +401,7 @@ impl CudaLane {
             let data = Scalars::of(&data, len);
             self.transform(&domain, data, Transform::CosetForward, &workspace)?;
             self.transform(&domain, data, Transform::CosetInverse, &workspace)?;
+            self.mul(data, data, data)?;
             self.mul_sub_scale(data, data, data, &domain.omega())?;
             self.synchronise()?;
         }

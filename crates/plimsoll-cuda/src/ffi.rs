@@ -110,6 +110,7 @@ unsafe extern "C" {
         powers: ConstPointer,
         stream: Pointer,
     ) -> c_int;
+    pub(crate) fn pc_mul(to: Pointer, a: ConstPointer, b: ConstPointer, n: usize, stream: Pointer) -> c_int;
     pub(crate) fn pc_mul_sub_scale(
         a: Pointer,
         b: ConstPointer,

@@ -132,6 +132,20 @@ impl CudaLane {
         self.inverse(data.address()?, log_size(domain, &[data])?)
     }
 
+    /// `to[i] = a[i]·b[i]`.
+    ///
+    /// # Errors
+    ///
+    /// If the lengths differ, a piece is too small, or the device says no.
+    pub fn mul(&mut self, to: Scalars<'_>, a: Scalars<'_>, b: Scalars<'_>) -> Result<(), DriverError> {
+        require_one_length(&[to, a, b])?;
+        let [target, a, b] = [to.address()?, a.address()?, b.address()?];
+        self.call("multiplying element by element", |stream| {
+            // SAFETY: device memory, large enough for as many elements.
+            unsafe { ffi::pc_mul(target as _, a as _, b as _, to.len as usize, stream) }
+        })
+    }
+
     /// `a[i] = (a[i]·b[i] − c[i])·factor`.
     ///
     /// # Errors
@@ -144,9 +158,7 @@ impl CudaLane {
         c: Scalars<'_>,
         factor: &Scalar,
     ) -> Result<(), DriverError> {
-        if a.len != b.len || a.len != c.len {
-            return Err(DriverError::Failed { message: "vectors that belong together differ in length".to_owned() });
-        }
+        require_one_length(&[a, b, c])?;
         self.mul_sub_scale_at(a.address()?, b.address()?, c.address()?, factor, a.len as usize)
     }
 
@@ -215,6 +227,13 @@ impl CudaLane {
             unsafe { ffi::pc_mul_sub_scale(a as _, b as _, c as _, factor.as_ptr().cast(), n, stream) }
         })
     }
+}
+
+fn require_one_length(vectors: &[Scalars<'_>]) -> Result<(), DriverError> {
+    if vectors.windows(2).all(|two| two[0].len == two[1].len) {
+        return Ok(());
+    }
+    Err(DriverError::Failed { message: "vectors that belong together differ in length".to_owned() })
 }
 
 /// The domain's size as a power of two, if the kernels go so far and the vectors are as long.

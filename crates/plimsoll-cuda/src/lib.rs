@@ -32,7 +32,7 @@ pub use driver::{CudaDriver, CudaLane, Part, Piece, device_count, has_kernels_fo
 #[cfg(feature = "cuda")]
 pub use kernels::Scalars;
 #[cfg(feature = "cuda")]
-pub use msm::{DevicePoint, MsmMemory, PendingMsm, PointSource};
+pub use msm::{DevicePoint, MsmMemory, Passing, PendingMsm, PointSource};
 #[cfg(feature = "cuda")]
 pub use raw::Properties;
 #[cfg(feature = "cuda")]

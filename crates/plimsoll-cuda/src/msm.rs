@@ -80,8 +80,44 @@ fn read_points<P: Plain + Group>(
 pub enum PointSource<'a, P> {
     /// On the device, from an offset in bytes on.
     Resident(&'a Piece, u64),
-    /// In host memory: they pass through two buffers in a piece of the plan's `point_bytes`.
-    Streamed(&'a [P], Part<'a>),
+    /// In host memory: they pass through two buffers.
+    Streamed(&'a [P], Passing<'a>),
+}
+
+/// Two buffers that points pass through in turn. Multiplications one after the other may share them: then the first points of the
+/// next come while the last ones of the one before are computed with.
+#[derive(Clone, Copy, Debug)]
+pub struct Passing<'a> {
+    /// The first.
+    pub first: Part<'a>,
+    /// Where the second begins, from the first on.
+    pub second: u64,
+    /// The one that the first chunk comes to, 0 or 1.
+    pub side: usize,
+}
+
+impl<'a> Passing<'a> {
+    /// For one multiplication by itself, in a piece of the plan's `point_bytes`.
+    pub fn of(piece: &'a Piece, plan: &MsmPlan) -> Self {
+        Self { first: piece.into(), second: plan.second_points(), side: 0 }
+    }
+
+    /// The buffers' addresses, if each chunk of the plan fits where it is to come.
+    fn addresses(&self, plan: &MsmPlan) -> Result<[u64; 2], DriverError> {
+        let each = point_bytes(plan.group);
+        let at = [0, self.second];
+        let mut addresses = [self.first.address(0)?; 2];
+        addresses[1] += self.second;
+        for chunk in 0..plan.chunks().min(2) {
+            let side = (self.side + chunk as usize) % 2;
+            let bytes = plan.choice.chunk.min(plan.terms - chunk * plan.choice.chunk) * each;
+            if side == 0 && self.second > 0 && bytes > self.second {
+                return Err(DriverError::Failed { message: "two buffers for points overlap".to_owned() });
+            }
+            self.first.address(at[side] + bytes)?;
+        }
+        Ok(addresses)
+    }
 }
 
 /// The memory of one multiplication.
@@ -154,9 +190,8 @@ impl CudaLane {
                     work.chunk(stream, chunk, points).map_err(|e| self.failed(e))?;
                 }
             }
-            (PointSource::Streamed(points, piece), Points::Streamed) if points.len() as u64 == plan.terms => {
-                let buffers = piece.address(plan.point_bytes)?;
-                self.streamed(&work, P::as_bytes(points), buffers, stream)?;
+            (PointSource::Streamed(points, passing), Points::Streamed) if points.len() as u64 == plan.terms => {
+                self.streamed(&work, P::as_bytes(points), &passing, stream)?;
             }
             (PointSource::Streamed(..), Points::Streamed) => return refuse("another number of points"),
             _ => return refuse("points elsewhere"),
@@ -212,24 +247,31 @@ impl CudaLane {
     }
 
     /// Chunk by chunk: while one is computed with, the next one comes.
-    fn streamed(&mut self, work: &Work<'_>, points: &[u8], buffers: u64, stream: usize) -> Result<(), DriverError> {
+    fn streamed(
+        &mut self,
+        work: &Work<'_>,
+        points: &[u8],
+        passing: &Passing<'_>,
+        stream: usize,
+    ) -> Result<(), DriverError> {
         let plan = work.plan;
         let each = point_bytes(plan.group);
+        let buffers = passing.addresses(plan)?;
+        let others = std::mem::replace(&mut self.passed, buffers) != buffers;
         work.begin(&self.streams[stream]).map_err(|e| self.failed(e))?;
         for chunk in 0..plan.chunks() {
-            let side = (chunk % 2) as usize;
-            let buffer = buffers + if side == 0 { 0 } else { plan.second_points() };
+            let side = (passing.side + chunk as usize) % 2;
+            let buffer = buffers[side];
             let first = chunk * plan.choice.chunk;
             let len = plan.choice.chunk.min(plan.terms - first);
             let bytes = &points[(first * each) as usize..((first + len) * each) as usize];
             let mut step = || {
-                match chunk {
-                    // The last chunks of an earlier multiplication may lie across both buffers of this one. Its buckets are
-                    // still added up while these points come.
-                    0 => self.consumed.iter().try_for_each(|consumed| self.copies.wait(consumed))?,
-                    1 => {}
-                    _ => self.copies.wait(&self.consumed[side])?,
+                if chunk == 0 && others {
+                    // The last chunks of an earlier multiplication may lie across both buffers of this one.
+                    self.consumed.iter().try_for_each(|consumed| self.copies.wait(consumed))?;
                 }
+                // What was there before, of this multiplication or of the one before; what came after that is still computed with.
+                self.copies.wait(&self.consumed[side])?;
                 let stream = &self.streams[stream];
                 // From here on the stream has nothing to do but wait, also while this thread fills staging memory.
                 self.clock.marks(stream)?;

@@ -6,10 +6,10 @@
 //!
 //! | class | what |
 //! |---|---|
-//! | `device.abc` | scalars: the evaluations a, b, c, the quotient, the assignment |
+//! | `device.abc` | scalars: the evaluations a and b, the quotient, the assignment |
 //! | `device.points` | points of a key, resident or passing through |
 //! | `device.buckets` | the sums of a multiplication's buckets |
-//! | `device.workspace` | everything else: sorted entries, carries, tables |
+//! | `device.workspace` | everything else: c, sorted entries, carries, tables |
 
 pub mod msm;
 pub mod ntt;

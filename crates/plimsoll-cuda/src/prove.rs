@@ -10,7 +10,7 @@ use plimsoll_groth16::device::{DeviceBackend, DevicePlan, DeviceSizes, DeviceSum
 
 use crate::driver::{CudaDriver, CudaLane, Part, Piece};
 use crate::kernels::Scalars;
-use crate::msm::{DevicePoint, MsmMemory, PendingMsm, PointSource};
+use crate::msm::{DevicePoint, MsmMemory, Passing, PendingMsm, PointSource};
 use crate::plan::SCALAR_BYTES;
 use crate::plan::proof::{A, B_G1, B_G2, H, L, ProofPlan};
 use crate::raw::bytes_of;
@@ -55,8 +55,10 @@ impl<'a> Proof<'a> {
     fn make(&self, lane: &mut CudaLane) -> Result<DeviceSums, DriverError> {
         let work = self.work;
         lane.clock_begins().map_err(|e| lane.failed(e))?;
-        let vectors = work.layout.abc.map(|at| self.scalars(at, work.sizes.domain));
-        lane.quotient(work.domain, vectors, work.factor, work.coefficients, work.workspace)?;
+        let [a, b] = work.layout.factors.map(|at| self.scalars(at, work.sizes.domain));
+        let c = Scalars { piece: work.workspace, at: self.plan.product, len: work.sizes.domain };
+        lane.mul(c, a, b)?;
+        lane.quotient(work.domain, [a, b, c], work.factor, work.coefficients, work.workspace)?;
         self.gather(lane)?;
         lane.fork().map_err(|e| lane.failed(e))?;
         // Begun in turn, so that both streams have work from the start.
@@ -88,7 +90,7 @@ impl<'a> Proof<'a> {
         Scalars { piece: self.work.scalars, at, len }
     }
 
-    /// Gathers the scalars of the variables that occur in a and in b, where b and c were.
+    /// Gathers the scalars of the variables that occur in a and in b, where b was.
     fn gather(&self, lane: &mut CudaLane) -> Result<(), DriverError> {
         let DeviceWork { sizes, layout, key, scalars, .. } = *self.work;
         let (piece, index_a, index_b): (&Piece, u64, u64) = match key {
@@ -108,7 +110,7 @@ impl<'a> Proof<'a> {
     fn begin(&self, lane: &mut CudaLane, msm: usize, stream: usize) -> Result<Option<PendingMsm>, DriverError> {
         let DeviceWork { sizes, layout, key, .. } = self.work;
         let scalars = match msm {
-            H => self.scalars(layout.abc[0], sizes.h),
+            H => self.scalars(layout.factors[0], sizes.h),
             L => self.scalars(layout.assignment + sizes.inputs * SCALAR_BYTES, sizes.l),
             A => self.scalars(layout.gathered_a, sizes.a),
             _ => self.scalars(layout.gathered_b, sizes.b),
@@ -116,7 +118,7 @@ impl<'a> Proof<'a> {
         if msm == B_G2 {
             let points = match key {
                 KeyPoints::Resident(piece, at) => PointSource::<G2Affine>::Resident(piece, at.b_g2),
-                KeyPoints::Streamed(key) => PointSource::Streamed(&key.b_g2, self.passing(stream)),
+                KeyPoints::Streamed(key) => PointSource::Streamed(&key.b_g2, self.passing(msm)),
             };
             return self.start(lane, msm, stream, points, scalars);
         }
@@ -137,15 +139,16 @@ impl<'a> Proof<'a> {
                     A => &key.a,
                     _ => &key.b_g1,
                 };
-                PointSource::Streamed(points, self.passing(stream))
+                PointSource::Streamed(points, self.passing(msm))
             }
         };
         debug_assert!(msm == H || msm == L || msm == A || msm == B_G1);
         self.start(lane, msm, stream, points, scalars)
     }
 
-    fn passing(&self, stream: usize) -> Part<'a> {
-        Part { piece: self.work.points, at: self.plan.streams[stream].points }
+    fn passing(&self, msm: usize) -> Passing<'a> {
+        let ProofPlan { second_points: second, first_side, .. } = self.plan;
+        Passing { first: self.work.points.into(), second: *second, side: first_side[msm] }
     }
 
     fn start<P: DevicePoint>(

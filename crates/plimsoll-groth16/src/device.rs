@@ -5,7 +5,7 @@
 //!
 //! | class | piece | laid out by |
 //! |---|---|---|
-//! | `device.abc` | a, b, c, the assignment | [`ScalarLayout`] |
+//! | `device.abc` | a, b, the assignment | [`ScalarLayout`] |
 //! | `device.points` | the key's points, when they are resident; otherwise room for parts of them to pass through | [`KeyLayout`] |
 //! | `device.buckets`, `device.workspace` | what the backend needs for itself | its own plan |
 //!
@@ -31,7 +31,7 @@ const INDEX: u64 = 4;
 /// Parts begin at multiples of this.
 pub const ALIGNMENT: u64 = 256;
 
-/// Scalars on a device: the evaluations a, b, c, the quotient, the assignment.
+/// Scalars on a device: the evaluations a and b, the quotient, the assignment.
 pub const fn abc(device: u16) -> Class {
     Class::new("device.abc", Space::device(device))
 }
@@ -123,11 +123,11 @@ impl Layout {
 /// Where a proof's scalars lie in their piece of `device.abc`, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScalarLayout {
-    /// a, b and c, of which the first becomes the quotient.
-    pub abc: [u64; 3],
+    /// a and b, of which the first becomes the quotient. c is their product, which the backend makes where it has room for it.
+    pub factors: [u64; 2],
     /// The assignment.
     pub assignment: u64,
-    /// Where a's scalars are gathered once b and c are used up, if they are.
+    /// Where a's scalars are gathered once b is used up, if they are.
     pub gathered_a: u64,
     /// The same of b's.
     pub gathered_b: u64,
@@ -143,22 +143,28 @@ impl ScalarLayout {
     /// The layout for these sizes.
     pub fn new(sizes: &DeviceSizes, residence: Residence) -> Self {
         let mut layout = Layout::default();
-        let abc = [0; 3].map(|_| layout.place(sizes.domain * SCALAR));
+        let factors = [0; 2].map(|_| layout.place(sizes.domain * SCALAR));
         let assignment = layout.place(sizes.variables * SCALAR);
-        let mut gathered = |dense: bool, count: u64, place: u64| match dense {
+        // Where b was, as long as there is room.
+        let (mut at, end) = (factors[1], factors[1] + sizes.domain * SCALAR);
+        let mut gathered = |dense: bool, count: u64| match dense {
             true => assignment,
-            false if count <= sizes.domain => place,
+            false if at + count * SCALAR <= end => {
+                let place = at;
+                at = (at + count * SCALAR).next_multiple_of(ALIGNMENT);
+                place
+            }
             false => layout.place(count * SCALAR),
         };
-        let gathered_a = gathered(sizes.a_is_dense(), sizes.a, abc[1]);
-        let gathered_b = gathered(sizes.b_is_dense(), sizes.b, abc[2]);
+        let gathered_a = gathered(sizes.a_is_dense(), sizes.a);
+        let gathered_b = gathered(sizes.b_is_dense(), sizes.b);
         let mut index = |dense: bool, count: u64| match (residence, dense) {
             (Residence::Streamed, false) => layout.place(count * INDEX),
             _ => 0,
         };
         let index_a = index(sizes.a_is_dense(), sizes.a);
         let index_b = index(sizes.b_is_dense(), sizes.b);
-        Self { abc, assignment, gathered_a, gathered_b, index_a, index_b, bytes: Bytes(layout.0) }
+        Self { factors, assignment, gathered_a, gathered_b, index_a, index_b, bytes: Bytes(layout.0) }
     }
 }
 
@@ -294,8 +300,8 @@ pub trait DeviceBackend: Driver + Sized {
     /// Points as the device has them, 192 bytes each.
     fn g2(points: &[G2Affine]) -> Cow<'_, [u8]>;
 
-    /// Makes the quotient and the sums. The scalars are used up by it, and erased at the end, also where it fails: nobody calls
-    /// it again with the same ones.
+    /// Makes c (the product of a and b, value by value: the assignment satisfies the constraints), the quotient and the sums. The
+    /// scalars are used up by it, and erased at the end, also where it fails: nobody calls it again with the same ones.
     ///
     /// # Errors
     ///
@@ -342,11 +348,11 @@ mod tests {
             check(parts, key.bytes);
             for residence in [Residence::Resident, Residence::Streamed] {
                 let layout = ScalarLayout::new(&sizes, residence);
-                // While a, b, c are there, and when b and c are used up and scalars are gathered.
-                let first: Vec<_> = layout.abc.iter().map(|&at| (at, sizes.domain * SCALAR)).collect();
+                // While a and b are there, and when b is used up and scalars are gathered.
+                let first: Vec<_> = layout.factors.iter().map(|&at| (at, sizes.domain * SCALAR)).collect();
                 let gathered = |dense, at, count: u64| (at, if dense { 0 } else { count * SCALAR });
                 let later = vec![
-                    (layout.abc[0], sizes.domain * SCALAR),
+                    (layout.factors[0], sizes.domain * SCALAR),
                     gathered(sizes.a_is_dense(), layout.gathered_a, sizes.a),
                     gathered(sizes.b_is_dense(), layout.gathered_b, sizes.b),
                 ];

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | `aux` | the assignment, 32 bytes a variable | synthesise | b in G2 |
 //! | `shells` | a copy of the public inputs | synthesise | assemble |
-//! | `provers` | a and b on the domain (c is made where b was), 32 bytes a point each; for devices, and backends that want it, c too | evaluate | b, c: quotient; a, which becomes the quotient: commit |
+//! | `provers` | a and b on the domain (c is made where b was, or on the device), 32 bytes a point each; for backends that want it, c too | evaluate | b, c: quotient; a, which becomes the quotient: commit |
 //! | `scratch` | the circuit's own allocations in synthesise, the backend's after it | | within a stage |
 //! | `scratch` | a piece of a key that is not in memory | within commit and b in G2 | |
 //! | `srs`, `matrices` | the key, the circuit's shape | shared | [`ProvingKey::resident_bytes`], [`R1cs::resident_bytes`] |
@@ -186,7 +186,7 @@ impl Footprint {
         let [synthesise, evaluate, stage_in, compute, assemble] = DEVICE_STAGES;
         let shells = Demand::new().bytes(SHELLS, Bytes(self.shells));
         let witness = shells.clone().bytes(AUX, Bytes(self.assignment));
-        let evaluated = witness.clone().bytes(PROVERS, Bytes(3 * self.domain));
+        let evaluated = witness.clone().bytes(PROVERS, Bytes(2 * self.domain));
         Profile::new()
             .stage(synthesise, witness.clone().bytes(SCRATCH, Bytes(self.synthesis)), witness)
             .stage(evaluate, evaluated.clone(), evaluated.clone())

@@ -9,6 +9,11 @@ use group::Group;
 use plimsoll::ledger::VecError;
 use plimsoll::{Charged, Class, Grant, pool};
 
+/// On the smallest page of memory.
+const SCALARS_PER_PAGE: usize = 4096 / size_of::<Scalar>();
+/// A megabyte: enough that handing it to a thread costs little.
+const TOUCHED_PER_TASK: usize = 256 * SCALARS_PER_PAGE;
+
 /// Overwrites the scalars with zeros, in a way that the compiler may not leave out although nobody reads them again.
 pub(crate) fn erase(scalars: &mut [Scalar]) {
     scalars.fill(Scalar::ZERO);
@@ -65,8 +70,7 @@ impl SecretVec {
         Ok(Self::zeros(grant.vec(class, len)?, len))
     }
 
-    /// Two or three times the same, written by as many threads: the first touch of so much memory takes longer than what is computed
-    /// there, and until then the ledger holds what the process does not have.
+    /// Two or three times the same, at once.
     pub(crate) fn zeroed_vectors(
         grant: &mut Grant,
         class: Class,
@@ -80,7 +84,12 @@ impl SecretVec {
         Ok((a, b, c))
     }
 
+    /// Touched by all threads that are free: the first touch of so much memory takes longer than what is computed there, and until
+    /// then the ledger holds what the process does not have.
     fn zeros(mut scalars: Charged<Vec<Scalar>>, len: usize) -> Self {
+        pool::for_each_chunk(&mut scalars.spare_capacity_mut()[..len], TOUCHED_PER_TASK, |_, part| {
+            part.iter_mut().step_by(SCALARS_PER_PAGE).for_each(|first| _ = first.write(Scalar::ZERO));
+        });
         match scalars.resize(len, Scalar::ZERO) {
             Ok(()) => Self { scalars },
             Err(_) => unreachable!("the capacity is the length"),

@@ -1,16 +1,17 @@
 //! A whole proof: the quotient, and five multiplications on one stream or on two.
 //!
 //! Two multiplications at once fill each other's gaps (the end of one has few threads), and take buckets and workspace twice.
-//! What is handed in is laid out here: for each stream its own buckets, workspace and room for points, and behind the
-//! workspaces a place for each multiplication's result, which is read when all are done.
+//! What is handed in is laid out here: for each stream its own buckets and workspace, and behind the
+//! workspaces a place for each multiplication's result, which is read when all are done. Points that pass through do so on one
+//! stream, all by the same two buffers in turn.
 
 use plimsoll::Bytes;
 use plimsoll_groth16::backend::CurveGroup;
 use plimsoll_groth16::device::{DevicePlan, DeviceSizes, Residence};
 
-use super::msm::{MsmPlan, Points, jacobian_bytes};
+use super::msm::{MsmPlan, Points, jacobian_bytes, point_bytes};
 use super::ntt::{MAX_LOG_SIZE, workspace_bytes};
-use super::{Layout, Shape};
+use super::{Layout, SCALAR_BYTES, Shape};
 
 /// The multiplications of a proof, in the order of [`ProofPlan::msms`].
 pub const H: usize = 0;
@@ -37,10 +38,16 @@ pub struct ProofPlan {
     pub msms: [Option<MsmPlan>; 5],
     /// Whether two go on at once.
     pub two_streams: bool,
-    /// For each stream, where its part of `device.points`, `device.buckets` and `device.workspace` begins.
+    /// For each stream, where its part of `device.buckets` and `device.workspace` begins.
     pub streams: [StreamAt; 2],
     /// Where the results lie in the workspace.
     pub results: [u64; 5],
+    /// Where c lies in the workspace, which is its place until the quotient is made.
+    pub product: u64,
+    /// Where the second buffer of points that pass through begins.
+    pub second_points: u64,
+    /// Which of the two buffers each multiplication's first points come to.
+    pub first_side: [usize; 5],
     /// The bytes of `device.points`.
     pub point_bytes: u64,
     /// The bytes of `device.buckets`.
@@ -52,8 +59,6 @@ pub struct ProofPlan {
 /// Where a stream's memory begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamAt {
-    /// In `device.points`.
-    pub points: u64,
     /// In `device.buckets`.
     pub buckets: u64,
     /// In `device.workspace`.
@@ -84,19 +89,32 @@ impl ProofPlan {
             let most = |bytes: fn(&MsmPlan) -> u64| {
                 members.iter().filter_map(|&at| msms[at].as_ref()).map(bytes).max().unwrap_or(0)
             };
-            stream.points = layouts[0].place(most(|msm| msm.point_bytes));
             stream.buckets = layouts[1].place(most(|msm| msm.bucket_bytes));
             stream.workspace = layouts[2].place(most(|msm| msm.workspace_bytes));
         }
         // The quotient comes before all of them, in the same memory.
-        layouts[2].end = layouts[2].end.max(workspace_bytes(true));
+        let product = super::aligned(workspace_bytes(true));
+        layouts[2].end = layouts[2].end.max(product + sizes.domain * SCALAR_BYTES);
+        let (second_points, first_side) = passing(points, &msms);
+        layouts[0].end = 2 * second_points;
         let mut results = [0; 5];
         for (result, msm) in results.iter_mut().zip(&msms) {
             let bytes = msm.as_ref().map_or(0, |msm| u64::from(msm.windows) * jacobian_bytes(msm.group));
             *result = layouts[2].place(bytes);
         }
         let [point_bytes, bucket_bytes, workspace_bytes] = layouts.map(|layout| layout.end);
-        Some(Self { msms, two_streams, streams, results, point_bytes, bucket_bytes, workspace_bytes })
+        Some(Self {
+            msms,
+            two_streams,
+            streams,
+            results,
+            product,
+            second_points,
+            first_side,
+            point_bytes,
+            bucket_bytes,
+            workspace_bytes,
+        })
     }
 
     /// Which multiplications go on which stream.
@@ -153,6 +171,21 @@ impl ProofPlan {
     }
 }
 
+/// How large each of the two buffers is that points pass through, and in which of them each multiplication begins.
+fn passing(points: Points, msms: &[Option<MsmPlan>; 5]) -> (u64, [usize; 5]) {
+    let mut sides = [0; 5];
+    if points == Points::Resident {
+        return (0, sides);
+    }
+    let mut chunks = 0;
+    for &at in ONE_STREAM[0] {
+        sides[at] = (chunks % 2) as usize;
+        chunks += msms[at].as_ref().map_or(0, MsmPlan::chunks);
+    }
+    let chunk = |msm: &MsmPlan| super::aligned(msm.choice.chunk * point_bytes(msm.group));
+    (msms.iter().flatten().map(chunk).max().unwrap_or(0), sides)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,20 +210,38 @@ mod tests {
                 for way in ProofPlan::ways(&dense(20), residence, Bytes(memory), Shape::HOPPER) {
                     let plan = way.plan;
                     assert!(plan.bytes() <= memory);
-                    let ends = [plan.streams[1].points, plan.streams[1].buckets, plan.streams[1].workspace];
+                    let ends = [plan.streams[1].buckets, plan.streams[1].workspace];
                     for &at in ProofPlan::members(plan.two_streams)[0] {
                         let msm = plan.msms[at].as_ref().expect("it has terms");
-                        assert!(msm.point_bytes <= ends[0] && msm.bucket_bytes <= ends[1]);
-                        assert!(msm.workspace_bytes <= ends[2]);
+                        assert!(msm.bucket_bytes <= ends[0] && msm.workspace_bytes <= ends[1]);
                     }
                     for &at in ProofPlan::members(plan.two_streams)[1] {
                         let msm = plan.msms[at].as_ref().expect("it has terms");
-                        assert!(ends[1] + msm.bucket_bytes <= plan.bucket_bytes);
-                        assert!(ends[2] + msm.workspace_bytes <= plan.results[0]);
+                        assert!(ends[0] + msm.bucket_bytes <= plan.bucket_bytes);
+                        assert!(ends[1] + msm.workspace_bytes <= plan.results[0]);
                     }
                     assert!(plan.results.is_sorted());
-                    assert!(workspace_bytes(true) <= plan.results[0]);
+                    assert!(workspace_bytes(true) <= plan.product && plan.product + (32 << 20) <= plan.results[0]);
                 }
+            }
+        }
+    }
+
+    /// From the first multiplication's first chunk to the last one's last: no chunk comes where the one before it is.
+    #[test]
+    fn points_that_pass_through_take_turns_across_multiplications() {
+        for memory in [1 << 28, 1 << 30, 1 << 33] {
+            for way in ProofPlan::ways(&dense(20), Residence::Streamed, Bytes(memory), Shape::HOPPER) {
+                let plan = way.plan;
+                assert!(!plan.two_streams);
+                let mut next = 0;
+                for &at in ProofPlan::members(false)[0] {
+                    let msm = plan.msms[at].as_ref().expect("it has terms");
+                    assert_eq!(plan.first_side[at], next);
+                    next = (next + msm.chunks() as usize) % 2;
+                    assert!(msm.choice.chunk * point_bytes(msm.group) <= plan.second_points);
+                }
+                assert_eq!(plan.point_bytes, 2 * plan.second_points);
             }
         }
     }

@@ -3,7 +3,7 @@
 //! | stage | where | gives back |
 //! |---|---|---|
 //! | synthesise, evaluate | workers | |
-//! | [stage in](DeviceProver::stage_in) | a lane | a, b, c and the assignment in host memory |
+//! | [stage in](DeviceProver::stage_in) | a lane | a, b and the assignment in host memory |
 //! | [compute](DeviceProver::compute) | a lane with the lease | everything on the device |
 //! | [assemble](Prover::assemble), or [finish](Prover::finish), which verifies the proof where the prover is to | a worker | |
 //!
@@ -256,26 +256,16 @@ impl<D: DeviceBackend> DeviceProver<D> {
     ///
     /// As the device says.
     pub fn stage_in(&self, cx: &mut LaneCx<'_, D>, evaluated: Evaluated) -> Result<OnDevice<D>, ProveError> {
-        let Evaluated { witness: Witness { assignment, public_inputs }, mut a, b, c } = evaluated;
+        let Evaluated { witness: Witness { assignment, public_inputs }, a, b, c } = evaluated;
+        // Made again on the device, where it would take longer to get to.
+        drop(c);
         let layout = &self.layout;
         let mut buffer = cx.allocate(abc(cx.device()), layout.bytes)?;
-        let [a_at, b_at, c_at] = layout.abc;
+        let [a_at, b_at] = layout.factors;
         // To erase them and give them back takes longer than the copies do. So each goes on a thread of its own, and none
         // outlives the stage, whose bytes they are.
         std::thread::scope(|scope| {
-            let c = match c {
-                Some(c) => {
-                    cx.copy_in(&D::scalars(&a), &mut buffer, a_at)?;
-                    c
-                }
-                // Made where a was, which is on the device.
-                None => {
-                    cx.copy_in(&D::scalars(&a), &mut buffer, a_at)?;
-                    self.prover.r1cs().evaluate_products(&assignment, &mut a);
-                    a
-                }
-            };
-            for (values, at) in [(b, b_at), (c, c_at), (assignment, layout.assignment)] {
+            for (values, at) in [(a, a_at), (b, b_at), (assignment, layout.assignment)] {
                 cx.copy_in(&D::scalars(&values), &mut buffer, at)?;
                 // Where the system has no thread, the closure is dropped here, and the values with it.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(values));

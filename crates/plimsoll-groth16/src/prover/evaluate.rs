@@ -32,12 +32,12 @@ impl Prover {
         self.evaluate_vectors(grant, witness, self.backend.quotient_vectors() > 2)
     }
 
-    /// The same for a device, which takes all three vectors.
+    /// The same for a device, which makes c for itself.
     ///
     /// # Errors
     /// [`ProveError::Unsatisfied`].
     pub fn evaluate_for_device(&self, grant: &mut Grant, witness: Witness) -> Result<Evaluated, ProveError> {
-        self.evaluate_vectors(grant, witness, true)
+        self.evaluate_vectors(grant, witness, false)
     }
 
     fn evaluate_vectors(&self, grant: &mut Grant, witness: Witness, with_c: bool) -> Result<Evaluated, ProveError> {

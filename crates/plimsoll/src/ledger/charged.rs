@@ -2,6 +2,7 @@
 
 use std::collections::TryReserveError;
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 
 use thiserror::Error;
@@ -174,6 +175,24 @@ impl<T> Charged<Vec<T>> {
         self.room_for(len.saturating_sub(self.buffer.len()))?;
         self.buffer.resize_with(len, f);
         Ok(())
+    }
+
+    /// The room beyond the length, for whoever is to touch its pages before there are elements. What is written there is not the
+    /// vector's: [`Charged::resize`] writes over it.
+    ///
+    /// ```
+    /// # use plimsoll::{Bytes, Charged, Class, Ledger, Space};
+    /// # let ledger = Ledger::unlimited();
+    /// # let reservation = ledger.reserve(Class::new("a", Space::HOST), Bytes(8)).wait().unwrap();
+    /// let mut charged: Charged<Vec<u8>> = Charged::with_capacity(reservation, 8)?;
+    /// charged.push(1)?;
+    /// charged.spare_capacity_mut()[0].write(7);
+    /// charged.resize(3, 0)?;
+    /// assert_eq!(&charged[..], [1, 0, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spare_capacity_mut(&mut self) -> &mut [MaybeUninit<T>] {
+        self.buffer.spare_capacity_mut()
     }
 
     /// Drops all elements from `len` on. The capacity, and what it costs, stay.

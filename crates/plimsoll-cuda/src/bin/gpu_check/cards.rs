@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use plimsoll::device::{Device, DeviceConfig, DeviceSet};
 use plimsoll::pipeline::Pipeline;
 use plimsoll::pool::Pool;
-use plimsoll::{Budget, Bytes, Ledger, Space};
+use plimsoll::{Budget, Bytes, Grant, Ledger, Space};
 use plimsoll_cuda::{CudaDriver, Staging, plan};
 use plimsoll_groth16::backend::Cpu;
-use plimsoll_groth16::prover::{DeviceProver, ProveError, Proved, Prover};
+use plimsoll_groth16::device::Residence;
+use plimsoll_groth16::prover::{DeviceProver, ProveError, Proved, Prover, Witness};
 use plimsoll_groth16::r1cs::R1cs;
 
 use crate::circuits::{Chain, Kind};
@@ -18,14 +19,19 @@ use crate::setting::Failed;
 use crate::{Outcome, number, say};
 
 /// A set of cards with a ledger of their own.
-struct Fleet {
-    ledger: Ledger,
+pub(crate) struct Fleet {
+    pub(crate) ledger: Ledger,
     prover: DeviceProver<CudaDriver>,
     staging: Vec<Staging>,
 }
 
 impl Fleet {
     fn new(prover: &Prover, count: u16, device_bytes: u64) -> Result<Self, Failed> {
+        Self::with(prover, count, device_bytes, Residence::Resident)
+    }
+
+    /// The same, with the points where the caller says.
+    pub(crate) fn with(prover: &Prover, count: u16, device_bytes: u64, at: Residence) -> Result<Self, Failed> {
         let tables = plan::aligned(plan::ntt::Tables::plan().bytes);
         let config = DeviceConfig::default();
         let drivers: Vec<CudaDriver> =
@@ -42,14 +48,21 @@ impl Fleet {
             .into_iter()
             .map(|driver| Device::start(driver.device(), driver, &ledger, DeviceConfig::default()))
             .collect::<Result<_, _>>()?;
-        let prover = DeviceProver::new(prover.clone(), DeviceSet::new(devices), &ledger)?;
+        let prover = DeviceProver::with_residence(prover.clone(), DeviceSet::new(devices), &ledger, at)?;
         Ok(Self { ledger, prover, staging })
     }
 
     fn pipeline(&self, pool: &Pool) -> Result<Pipeline<Chain, Proved, ProveError>, Failed> {
+        self.pipeline_from(pool, |prover, grant, circuit| Ok((prover.synthesise(grant, circuit)?, ())))
+    }
+
+    /// Of proofs whose witnesses `begin` makes.
+    pub(crate) fn pipeline_from<In: Clone + Send + 'static>(
+        &self,
+        pool: &Pool,
+        begin: impl Fn(&Prover, &mut Grant, In) -> Result<(Witness, ()), ProveError> + Send + Sync + 'static,
+    ) -> Result<Pipeline<In, Proved, ProveError>, Failed> {
         let through = |builder| self.staging.iter().fold(builder, |builder, staging| staging.with(builder));
-        let begin =
-            |prover: &Prover, grant: &mut plimsoll::Grant, circuit| Ok((prover.synthesise(grant, circuit)?, ()));
         let end = |prover: &Prover, openings, ()| Ok(prover.assemble(openings, blinding()));
         Ok(self.prover.pipeline(&self.ledger, pool, through, begin, end)?)
     }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 mod cards;
+mod circom;
 mod circuits;
 mod conform;
 mod erased;
@@ -22,7 +23,7 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 /// A part's name, what it is, and the part.
 type Part = (&'static str, &'static str, fn(&[String]) -> Outcome);
 
-const PARTS: [Part; 17] = [
+const PARTS: [Part; 18] = [
     ("info", "what there is", memory::info),
     ("conform", "LOW HIGH: the conformance harness from 2^LOW to 2^HIGH", conform::run),
     ("large", "LOW HIGH: closed forms from 2^LOW to 2^HIGH", conform::large),
@@ -33,10 +34,19 @@ const PARTS: [Part; 17] = [
     ("proofs", "LOW HIGH [DIR]: proofs of each kind of circuit, verified and equal to the processor's", prove::conform),
     ("keys", "LOG: two keys in the room of one", keys::run),
     ("cards", "LOG PROOFS: a stream over all devices, and one that loses all but one of them on the way", cards::run),
+    (
+        "circom",
+        "ZKEY WTNS: proofs with a key and a witness of circom's, verified and equal to the processor's",
+        circom::run,
+    ),
     ("erased", "LOG: what proofs have left on the device and in pinned memory when they are made", erased::run),
     ("full", "LOG KIND [ROUNDS]: the time of one proof alone (KIND: dense, boolean, sha256)", prove::full),
     ("key", "LOG KIND FILE: a key of the right shape, in bellperson's format, for other provers", prove::key),
-    ("stream", "LOG KIND PROOFS MIB…: a stream of proofs under each device budget", stream::run),
+    (
+        "stream",
+        "LOG KIND PROOFS MIB[p]…: a stream of proofs under each device budget (p: points pass through)",
+        stream::run,
+    ),
     ("pile-up", "LOG KIND PROOFS MIB: a stream of proofs by each policy", stream::pile_up),
     ("ntt", "times of transforms against their floor", speed::transforms),
     ("msm", "times of multiplications against their floor, uniform and skewed", speed::multiplications),

@@ -7,7 +7,7 @@ use plimsoll::{Budget, Bytes, Demand, JobSpec, Ledger, Profile};
 use plimsoll_cuda::plan::msm::{Choice, MsmPlan, Points};
 use plimsoll_cuda::plan::ntt::workspace_bytes;
 use plimsoll_cuda::plan::{self, SCALAR_BYTES};
-use plimsoll_cuda::{CudaDriver, DevicePoint, MsmMemory, PointSource, Scalars};
+use plimsoll_cuda::{CudaDriver, DevicePoint, MsmMemory, Passing, PointSource, Scalars};
 use plimsoll_groth16::backend::CurveGroup;
 use plimsoll_groth16::domain::Domain;
 
@@ -99,7 +99,7 @@ fn touched<P: DevicePoint + PrimeCurveAffine<Scalar = blstrs::Scalar>>(
             let memory = MsmMemory::of(buckets.memory(), workspace.memory());
             let source = match choice.points {
                 Points::Resident => PointSource::Resident(point_buffer.memory(), 0),
-                Points::Streamed => PointSource::Streamed(&points[..], point_buffer.memory().into()),
+                Points::Streamed => PointSource::Streamed(&points[..], Passing::of(point_buffer.memory(), &plan)),
             };
             cx.call(|lane| lane.msm::<P>(&plan, source, Scalars::of(staged.memory(), terms), memory))?;
             let mut found = [0; 3];

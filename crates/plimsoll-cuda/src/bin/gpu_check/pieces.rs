@@ -7,7 +7,7 @@ use plimsoll::{Bytes, Demand, JobSpec, Profile};
 use plimsoll_cuda::plan::msm::{Choice, MsmPlan, Points, jacobian_bytes, windows};
 use plimsoll_cuda::plan::ntt::workspace_bytes;
 use plimsoll_cuda::plan::{self, ALIGNMENT, SCALAR_BYTES, aligned};
-use plimsoll_cuda::{DevicePoint, MsmMemory, Part, PointSource, Scalars};
+use plimsoll_cuda::{DevicePoint, MsmMemory, Part, Passing, PointSource, Scalars};
 use plimsoll_groth16::backend::{Backend, Cpu, CurveGroup, Transform};
 use plimsoll_groth16::domain::Domain;
 
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let index: Vec<u32> = (0..n as u32).map(|i| i.wrapping_mul(7919) % n as u32).collect();
     let (given, bases, bases_g2, order) = (scalars.clone(), g1.clone(), g2.clone(), index.clone());
     let size = n as usize;
-    let (gathered, sums, quotient) = device
+    let (gathered, sums, products, quotient) = device
         .compute(job.enter(0).wait()?, move |cx| {
             let mut abc = cx.allocate(plan::abc(0), Bytes(ROOM))?;
             let mut key = cx.allocate(plan::points(0), Bytes(ROOM))?;
@@ -80,30 +80,34 @@ pub(crate) fn run(args: &[String]) -> Outcome {
             };
             let sums = cx.call(|lane| {
                 let resident = |at| PointSource::<G1Affine>::Resident(key.memory(), at);
-                let first = lane.msm_start(&one, resident(ALIGNMENT), at(0), memory(0), 0)?;
+                let begun = lane.msm_start(&one, resident(ALIGNMENT), at(0), memory(0), 0)?;
                 let other = PointSource::<G2Affine>::Resident(key.memory(), g2_at);
-                let second = lane.msm_start(&two, other, at(1), memory(1), 1)?;
+                let beside = lane.msm_start(&two, other, at(1), memory(1), 1)?;
                 let third = lane.msm_start(&three, resident(ALIGNMENT), at(3), memory(2), 0)?;
-                // Points of one after the other pass through the same buffers, and nobody waits in between.
-                let through = Part { piece: key.memory(), at: 192 << 20 };
-                let streamed = |points| PointSource::Streamed(points, through);
-                let fourth = lane.msm_start(&passing, streamed(&bases[..]), at(1), memory(4), 0)?;
-                let fifth = lane.msm_start(&passing, streamed(&backwards[..]), at(1), memory(6), 0)?;
+                // Points of one after the other pass through the same buffers in turn, and nobody waits in between.
+                let (first, second) = (Part { piece: key.memory(), at: 192 << 20 }, aligned(passing.choice.chunk * 96));
+                let streamed = |points, side| PointSource::Streamed(points, Passing { first, second, side });
+                let turns = (passing.chunks() % 2) as usize;
+                let fourth = lane.msm_start(&passing, streamed(&bases[..], 0), at(1), memory(4), 0)?;
+                let fifth = lane.msm_start(&passing, streamed(&backwards[..], turns), at(1), memory(6), 0)?;
                 Ok((
-                    lane.msm_finish::<G1Affine>(first)?,
-                    lane.msm_finish::<G2Affine>(second)?,
+                    lane.msm_finish::<G1Affine>(begun)?,
+                    lane.msm_finish::<G2Affine>(beside)?,
                     lane.msm_finish::<G1Affine>(third)?,
                     lane.msm_finish::<G1Affine>(fourth)?,
                     lane.msm_finish::<G1Affine>(fifth)?,
                 ))
             })?;
+            cx.call(|lane| lane.mul(at(3), at(0), at(1)))?;
+            let mut products = vec![0; 32 * size];
+            cx.copy_out(&abc, 3 * vector, &mut products)?;
             let factor = domain.vanishing_on_coset_inverse();
             let vectors = [at(0), at(1), at(2)];
             cx.call(|lane| lane.quotient(&domain, vectors, &factor, true, workspace.memory()))?;
             let mut quotient = vec![0; 32 * size];
             cx.copy_out(&abc, 0, &mut quotient)?;
             debug_assert!(workspace_bytes(true) < ROOM);
-            Ok::<_, DeviceError>((gathered, sums, quotient))
+            Ok::<_, DeviceError>((gathered, sums, products, quotient))
         })
         .wait()?;
     let cpu = Cpu::new();
@@ -123,6 +127,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     check("G1 of what was gathered", sums.2 == cpu.msm_g1(&g1, &ordered, room)?);
     check("points that pass through", sums.3 == cpu.msm_g1(&g1, &b, room)?);
     check("points that pass through next", sums.4 == cpu.msm_g1(&reversed, &b, room)?);
+    let product: Vec<Scalar> = a.iter().zip(&b).map(|(a, b)| a * b).collect();
+    check("products", products == bytes(&product));
     let factor = domain.vanishing_on_coset_inverse();
     cpu.quotient_on_coset(&domain, &mut a, &mut b, &mut c, &factor, room)?;
     cpu.ntt(&domain, &mut a, Transform::CosetInverse, room)?;

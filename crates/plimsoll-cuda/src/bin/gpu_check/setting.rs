@@ -148,7 +148,7 @@ fn pipeline(
         .failures(ProveError::failure)
         .pacing(pacing)
         .stage(synthesise, move |cx, circuit| one.prover().synthesise(cx.grant(), circuit))
-        .stage(evaluate, move |cx, witness| two.prover().evaluate(cx.grant(), witness))
+        .stage(evaluate, move |cx, witness| two.prover().evaluate_for_device(cx.grant(), witness))
         .device_stage(stage_in, this.devices(), move |cx, evaluated| {
             let staging = Instant::now();
             Ok((three.stage_in(cx, evaluated)?, staging))

@@ -8,6 +8,7 @@ use plimsoll::ledger::snapshot::Snapshot;
 use plimsoll::pipeline::Pacing;
 use plimsoll::pool::Pool;
 use plimsoll::{Ledger, Space};
+use plimsoll_groth16::device::Residence;
 use plimsoll_groth16::prover::Prover;
 
 use crate::circuits::Chain;
@@ -36,9 +37,10 @@ fn measure(
     circuit: Chain,
     proofs: u32,
     device_bytes: u64,
+    residence: Option<Residence>,
     pacing: Pacing,
 ) -> Result<Line, Failed> {
-    let setting = Setting::new(prover, pool, device_bytes, None, pacing)?;
+    let setting = Setting::new(prover, pool, device_bytes, residence, pacing)?;
     // The key's load is not the stream's.
     for proof in setting.pipeline.run_all((0..4).map(|i| (format!("warm {i}"), circuit))) {
         proof.1?;
@@ -106,15 +108,19 @@ const HEAD: &str = "| key | proofs a second, kernels' share: of all | of the mid
     arena | host MiB: ledger, process (at most; the ledger when the process had most), process before, process when the ledger had most (of which class) | \
      stages";
 
-/// The same stream under each device budget.
+/// The same stream under each device budget. Behind a budget, `p` says that points pass through although the key has room.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let (log, kind, proofs) = (number(args, 0, 20)?, kind(args, 1)?, number(args, 2, 64)?);
-    let budgets: Vec<u64> = args.iter().skip(3).map(|mib| mib.parse()).collect::<Result<_, _>>()?;
     let (pool, circuit) = (pool()?, Chain::new(log, kind));
     let prover = prover_of(circuit)?;
     say(&format!("budget MiB {HEAD}"));
-    for mib in budgets {
-        measure(&prover, &pool, circuit, proofs, mib << 20, Pacing::Auto)?.say(&mib.to_string());
+    for budget in args.iter().skip(3) {
+        let (mib, residence) = match budget.strip_suffix('p') {
+            Some(mib) => (mib, Some(Residence::Streamed)),
+            None => (&budget[..], None),
+        };
+        let bytes = mib.parse::<u64>()? << 20;
+        measure(&prover, &pool, circuit, proofs, bytes, residence, Pacing::Auto)?.say(budget);
     }
     Ok(())
 }
@@ -132,7 +138,7 @@ pub(crate) fn pile_up(args: &[String]) -> Outcome {
         (format!("{permits} permits, back with the proof"), Pacing::Fixed(permits)),
         ("paced".to_owned(), Pacing::Auto),
     ] {
-        measure(&prover, &pool, circuit, proofs, u64::from(mib) << 20, pacing)?.say(&name);
+        measure(&prover, &pool, circuit, proofs, u64::from(mib) << 20, None, pacing)?.say(&name);
     }
     Ok(())
 }

@@ -123,7 +123,8 @@ fn msm_g2(bases: &[G2Affine], scalars: &[Scalar]) -> G2Projective {
 
 fn compute(work: &DeviceWork<'_, Simulated>) -> DeviceSums {
     let DeviceWork { sizes, domain, layout, scalars: memory, .. } = work;
-    let [mut a, mut b, mut c] = layout.abc.map(|at| scalars(memory, at, sizes.domain));
+    let [mut a, mut b] = layout.factors.map(|at| scalars(memory, at, sizes.domain));
+    let mut c: Vec<_> = a.iter().zip(&b).map(|(a, b)| a * b).collect();
     let mut room = scratch(1 << 30);
     Cpu::new().quotient_on_coset(domain, &mut a, &mut b, &mut c, work.factor, &mut room).expect("quotient");
     if work.coefficients {
@@ -195,7 +196,7 @@ fn pipeline_of<C: TestCircuit + Send + 'static>(
         .alternatives(move |_| rest.profiles(threads))
         .failures(ProveError::failure)
         .stage(synthesise, move |cx, circuit| one.prover().synthesise(cx.grant(), circuit))
-        .stage(evaluate, move |cx, witness| two.prover().evaluate(cx.grant(), witness))
+        .stage(evaluate, move |cx, witness| two.prover().evaluate_for_device(cx.grant(), witness))
         .device_stage(stage_in, this.devices(), move |cx, evaluated| three.stage_in(cx, evaluated))
         .compute_stage_again(compute, this.devices(), Retry::times(2), move |cx, staged| four.compute(cx, staged));
     let builder = if from_start { builder.from_start(Retry::times(2)) } else { builder };
@@ -287,7 +288,7 @@ fn a_neighbour_on_the_card_means_a_smaller_plan() {
         .alternatives(move |_| rest.profiles(1))
         .failures(ProveError::failure)
         .stage(synthesise, move |cx, circuit| one.prover().synthesise(cx.grant(), circuit))
-        .stage(evaluate, move |cx, witness| two.prover().evaluate(cx.grant(), witness))
+        .stage(evaluate, move |cx, witness| two.prover().evaluate_for_device(cx.grant(), witness))
         .device_stage(stage_in, this.devices(), move |cx, evaluated| three.stage_in(cx, evaluated))
         .compute_stage_again(compute, this.devices(), retry, move |cx, staged| four.compute(cx, staged))
         .stage(assemble, move |_, openings| Ok::<_, ProveError>(five.prover().assemble(openings, blinding()).proof))
