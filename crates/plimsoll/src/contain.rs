@@ -18,6 +18,14 @@ pub(crate) fn discard<T>(value: T) {
     drop(contain(|| drop(value)));
 }
 
+/// The same of several, one by one: of two destructors that panic in one go the second would end the process.
+pub(crate) fn discard_each<T>(values: impl IntoIterator<Item = T>) {
+    if mutant!("all-dropped-in-one-go") {
+        return discard(values.into_iter().collect::<Vec<T>>());
+    }
+    values.into_iter().for_each(discard);
+}
+
 /// Wakes a task. What a waker panics with is no affair of whoever has the news.
 pub(crate) fn wake(waker: Waker) {
     if mutant!("news-that-panics-goes-through") {
@@ -91,5 +99,6 @@ mod tests {
             Err::<(), _>("a text".to_owned())
         );
         discard(Thorn);
+        discard_each([Thorn, Thorn]);
     }
 }

@@ -313,3 +313,30 @@ fn the_first_error_of_a_trace_is_reported_at_its_end() {
     let error = Arc::into_inner(trace).unwrap().finish().err().unwrap();
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
 }
+
+/// Panics when it is told something, and when it is dropped.
+struct Thorn;
+
+impl Observer for Thorn {
+    fn event(&self, _: &Event) {
+        panic!("told to");
+    }
+}
+
+impl Drop for Thorn {
+    fn drop(&mut self) {
+        panic!("again");
+    }
+}
+
+#[test]
+fn an_observer_that_panics_also_when_it_is_dropped_keeps_nothing_from_the_others() {
+    let ledger = ledger();
+    ledger.observe(Arc::new(Thorn));
+    let tape = Tape::on(&ledger);
+    let held = ledger.reserve(A, Bytes(1)).try_now().unwrap();
+    let told = tape.events().len();
+    assert!(told > 0);
+    drop(held);
+    assert!(tape.events().len() > told, "others hear what comes after");
+}

@@ -71,12 +71,17 @@ impl<R, E> Running<R, E> {
     /// # Errors
     ///
     /// See [`StageError`].
+    ///
+    /// # Panics
+    ///
+    /// If it was polled before, and ready.
     pub fn wait(self) -> Result<R, StageError<E>> {
         let mut state = lock(&self.outcome.state);
         loop {
             match std::mem::replace(&mut *state, State::Taken) {
                 State::There(result) => return result,
-                waiting => *state = waiting,
+                State::Taken => panic!("a stage's end was waited for after it was ready"),
+                waiting @ State::Waiting(_) => *state = waiting,
             }
             state = wait(&self.outcome.bell, state, None);
         }

@@ -301,6 +301,17 @@ pub enum VecError {
         /// The reservation.
         reservation: Reservation,
     },
+    /// The allocator refused, and the bytes are back in the grant: an error that carried them off would keep its job from going on
+    /// with less, or from its start.
+    #[error("the allocator refused {bytes} of {class}: {source}")]
+    Refused {
+        /// The allocator's word.
+        source: TryReserveError,
+        /// What was to be charged.
+        class: Class,
+        /// How much of it.
+        bytes: Bytes,
+    },
 }
 
 /// A buffer that its reservation does not pay for.

@@ -146,11 +146,19 @@ impl Grant {
     ///
     /// # Errors
     ///
-    /// If the grant has not so many bytes left, or the allocator refuses.
+    /// If the grant has not so many bytes left, or the allocator refuses; then the bytes are back in the grant.
     #[track_caller]
     pub fn vec<T>(&mut self, class: Class, capacity: usize) -> Result<Charged<Vec<T>>, VecError> {
         let reservation = self.take(class, Bytes::of::<T>(capacity)).map_err(VecError::Take)?;
-        Charged::with_capacity(reservation, capacity)
+        Charged::with_capacity(reservation, capacity).map_err(|error| match error {
+            VecError::Alloc { source, reservation } if !mutant!("refused-and-carried-off") => {
+                let bytes = reservation.bytes();
+                // It is this job's own, so it is taken back.
+                let _ = self.put_back(reservation);
+                VecError::Refused { source, class, bytes }
+            }
+            other => other,
+        })
     }
 
     /// Puts a reservation of this job, or what a part of it left, back, so that the stage can take the bytes again.

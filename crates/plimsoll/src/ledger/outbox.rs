@@ -7,7 +7,7 @@
 use std::sync::Arc as StdArc;
 
 use super::state::Change;
-use crate::contain::contain;
+use crate::contain::{contain, discard_each};
 use crate::observe::{BACKLOG, Event, Observer};
 
 /// Part of what the ledger's lock guards.
@@ -74,18 +74,15 @@ impl Outbox {
 
 impl Batch {
     /// Calls the observers, outside of the lock. Returns those that panicked.
-    pub(super) fn deliver(mut self) -> Vec<StdArc<dyn Observer>> {
+    pub(super) fn deliver(self) -> Vec<StdArc<dyn Observer>> {
         let mut failed = Vec::new();
+        let mut observers = self.observers;
         for event in &self.events {
-            self.observers.retain(|observer| {
-                // The observer is not called again, so what the panic left in it is not seen by us.
-                let ok = contain(|| observer.event(event)).is_ok();
-                if !ok {
-                    failed.push(observer.clone());
-                }
-                ok
-            });
+            // The observer is not called again, so what the panic left in it is not seen by us.
+            failed.extend(observers.extract_if(.., |observer| contain(|| observer.event(event)).is_err()));
         }
+        // Somebody may have taken one off meanwhile, and this may be the last of it.
+        discard_each(observers);
         failed
     }
 }

@@ -36,6 +36,7 @@ use super::reaper::{Corpse, Graves};
 use super::snapshot::Snapshot;
 use super::state::{Granted, LedgerState, Outcome, OwnerId};
 use super::steer::{Steered, Steereds};
+use crate::contain::discard;
 use crate::observe::{Observer, What};
 use crate::sync::{self, Arc, Condvar, Mutex, MutexGuard};
 use crate::{Budget, Bytes, Space};
@@ -382,6 +383,8 @@ impl Inner {
             let Some(batch) = batch else { return };
             for observer in batch.deliver() {
                 self.unobserve(&observer);
+                // What panicked once may do so again. Whoever delivers must come to the end.
+                if mutant!("observer-dropped-bare") { drop(observer) } else { discard(observer) }
             }
         }
     }

@@ -28,6 +28,10 @@ use crate::pool::{Pool, Tenant};
 use crate::sync::lock;
 use crate::{Budget, Bytes, Class, Profile};
 
+const REMEMBER: usize = 4096;
+/// Models are of what they say: a pacer of their own would multiply their states.
+const PACING: Pacing = if cfg!(plimsoll_loom) { Pacing::Unpaced } else { Pacing::Auto };
+
 /// A pipeline under construction, whose stages so far lead from `In` to `Out`.
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder<In, Out, E> {
@@ -57,9 +61,8 @@ impl<In, E: 'static> Builder<In, In, E> {
             alternatives: None,
             largest: None,
             observer: None,
-            remember: 4096,
-            // Models are of what they say: a pacer of their own would multiply their states.
-            pacing: if cfg!(plimsoll_loom) { Pacing::Unpaced } else { Pacing::Auto },
+            remember: REMEMBER,
+            pacing: PACING,
             learning: Learning::default(),
             failures: Arc::new(|_| Failure::Transient),
             clone_input: None,
@@ -211,6 +214,12 @@ where
     /// [`Profile::parts`]. `parts` adds their stages. `join` gets the outputs with the indices of their parts, in the order
     /// that `order` says. Until then the job occupies no worker, and holds what this stage was granted.
     ///
+    /// What parts share with their job is said to the pipeline's own builder: failures, what is learned, observers, the pace.
+    ///
+    /// # Panics
+    ///
+    /// If something else than stages, their retries and limits, and [needs](Builder::needs) is said to the builder of the parts.
+    ///
     /// ```
     /// # use plimsoll::pipeline::{FanIn, Pipeline};
     /// # use plimsoll::pool::{Pool, PoolConfig};
@@ -252,8 +261,10 @@ where
         Next: Send + 'static,
     {
         let part_of = |value: Value| *value.downcast::<PartOut>().expect("the builder chains the types");
-        let mut inner = parts(Builder::new(&self.ledger, &self.pool, Box::new(|_| Profile::new())));
-        assert!(inner.charge_input.is_none(), "the inputs of parts are charged by the profile of their job");
+        let inner = Builder::new(&self.ledger, &self.pool, Box::new(|_| Profile::new()));
+        let judge = inner.failures.clone();
+        let mut inner = parts(inner);
+        inner.has_said_nothing_of_the_whole(name, &judge);
         inner.needs.add_those_of_parts(&inner.stages);
         let fan = Fan {
             split: Box::new(move |cx, input| {
@@ -301,6 +312,23 @@ where
         }
     }
 
+    /// What concerns jobs, not their parts, would be lost where it is said to the builder of the parts.
+    fn has_said_nothing_of_the_whole(&self, fan: &str, judge: &FailuresFn<E>) {
+        let said = [
+            ("alternatives", self.alternatives.is_some()),
+            ("charge_input", self.charge_input.is_some()),
+            ("failures", !Arc::ptr_eq(&self.failures, judge)),
+            ("largest", self.largest.is_some()),
+            ("learning", self.learning != Learning::default()),
+            ("observe", self.observer.is_some()),
+            ("pacing", self.pacing != PACING),
+            ("remember", self.remember != REMEMBER),
+        ];
+        for (what, is_said) in said {
+            assert!(!is_said, "`{what}` is said to the builder of the pipeline, not to that of the parts in stage {fan}");
+        }
+    }
+
     /// Lets at most `jobs` be in the stage just added at once, whatever else there is room for; at least 1.
     ///
     /// # Panics
@@ -341,7 +369,7 @@ where
 
     /// Lets a job begin again from its start when the stage just added fails; where that one [fans out](Builder::fan_out), also when
     /// one of its parts does, whose error is then judged by [`failures`](Builder::failures). The input is cloned when the job is
-    /// submitted, and again for each start.
+    /// submitted, and again for each start. An error that holds reservations of the job keeps it from that, and ends it.
     ///
     /// It takes the place of what was said before of that stage's retry: a stage is run again from its input, or from the start.
     ///

@@ -25,8 +25,8 @@ pub(super) struct Intake<'a, In, Out, E: Send + 'static> {
     /// Yielded without having begun.
     passed: usize,
     at_most: usize,
-    /// The index to yield next, where results come in the order of inputs.
-    in_order: Option<usize>,
+    /// Results come in the order of inputs.
+    in_order: bool,
     board: Arc<Board<Out, E>>,
     /// Pulled and not yielded, by index; `None` once the result is in `results`.
     pending: BTreeMap<usize, Option<Handle<E>>>,
@@ -99,7 +99,7 @@ where
             sent: 0,
             passed: 0,
             at_most: usize::MAX,
-            in_order: None,
+            in_order: false,
             board: Arc::new(Board { news: Mutex::new(news), changed: Condvar::new() }),
             pending: BTreeMap::new(),
             results: BTreeMap::new(),
@@ -107,7 +107,7 @@ where
     }
 
     pub(super) fn in_order(&mut self) {
-        self.in_order = Some(0);
+        self.in_order = true;
     }
 
     pub(super) fn at_most(&mut self, jobs: usize) {
@@ -133,7 +133,7 @@ where
 
     pub(super) fn send(&mut self, options: JobOptions, input: In) {
         let index = self.sent;
-        let options = if self.in_order.is_some() { options.in_order() } else { options };
+        let options = if self.in_order { options.in_order() } else { options };
         let report = Report { index, began: false, board: self.board.clone(), out: PhantomData };
         match self.pipeline.send(options, input, Box::new(report)) {
             Ok(trip) => drop(self.pending.insert(index, Some(trip))),
@@ -154,16 +154,14 @@ where
             self.pending.insert(index, None);
             self.results.insert(index, result);
         }
+        // In order: the first of those that were pulled, also where others have been yielded before that was asked for.
         let index = match self.in_order {
-            Some(next) => next,
-            None => *self.results.first_key_value()?.0,
+            true => *self.pending.first_key_value()?.0,
+            false => *self.results.first_key_value()?.0,
         };
         let Ended { began, result } = self.results.remove(&index)?;
         self.pending.remove(&index);
         self.passed += usize::from(!began);
-        if let Some(next) = &mut self.in_order {
-            *next += 1;
-        }
         Some((index, result))
     }
 

@@ -200,12 +200,10 @@ impl<E: Send + 'static> Handle<E> {
     pub(super) fn with<R>(&self, f: impl FnOnce(&Arc<Trip<E>>) -> R) -> Option<R> {
         let trip = self.0.upgrade()?;
         let landing = trip.landing().clone();
-        let mark = landing.in_hand();
-        let result = f(&trip);
-        // The mark last: what the trip lets go, if this is the last reference, is the user's as well.
-        drop(trip);
-        drop(mark);
-        Some(result)
+        let _mark = landing.in_hand();
+        // Let go before the mark is, also after a panic: what goes with the last reference is the user's as well.
+        let trip = trip;
+        Some(f(&trip))
     }
 }
 

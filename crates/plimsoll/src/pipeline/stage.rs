@@ -82,6 +82,7 @@ pub trait Carrier: Send + Sync + 'static {
 pub struct Errand {
     job: Arc<str>,
     stages_left: usize,
+    priority: i32,
     lane: Option<u16>,
     work: Option<Box<dyn Work>>,
 }
@@ -93,8 +94,14 @@ pub(super) trait Work: Send {
 }
 
 impl Errand {
-    pub(super) fn new(job: Arc<str>, stages_left: usize, lane: Option<u16>, work: Box<dyn Work>) -> Self {
-        Self { job, stages_left, lane, work: Some(work) }
+    pub(super) fn new(
+        job: Arc<str>,
+        stages_left: usize,
+        priority: i32,
+        lane: Option<u16>,
+        work: Box<dyn Work>,
+    ) -> Self {
+        Self { job, stages_left, priority, lane, work: Some(work) }
     }
 
     /// The job's name.
@@ -105,6 +112,13 @@ impl Errand {
     /// How many stages follow this one. Those with the fewest go first where there is a choice: they return bytes soonest.
     pub fn stages_left(&self) -> usize {
         self.stages_left
+    }
+
+    /// The job's [priority](super::JobOptions::priority), raised if its deadline was near when it was sent here: among errands with
+    /// as many stages left the highest goes first. A job whose deadline comes near later is sent once more, with the higher one;
+    /// the errand that is run first does the work, and the other one finds nothing to do.
+    pub fn priority(&self) -> i32 {
+        self.priority
     }
 
     /// The device of which the job was granted a lane; `None` where its stage is not granted yet, or on no device.

@@ -91,7 +91,8 @@ impl TaskCx {
     }
 
     /// Calls `f` with everything that the stage was granted; `None` once the stage has ended, when a clone of this has
-    /// outlived it. Another call inside of `f` would wait for itself.
+    /// outlived it. Another call inside of `f` would wait for itself; so would whoever cancels the job there, for its end waits
+    /// for `f`.
     pub fn with_grant<R>(&self, f: impl FnOnce(&mut Grant) -> R) -> Option<R> {
         lock(&self.shared.grant).as_mut().map(f)
     }

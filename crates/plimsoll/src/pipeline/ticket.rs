@@ -70,7 +70,7 @@ impl<Out, E: Send + 'static> Ticket<Out, E> {
 
     /// Whether the job has ended, so that [`wait`](Ticket::wait) does not block.
     pub fn has_ended(&self) -> bool {
-        matches!(*lock(&self.counter.state), State::Arrived(_))
+        !matches!(*lock(&self.counter.state), State::Waiting(_))
     }
 
     /// Blocks the calling thread until the job has ended. Not for use inside a stage: it would keep a worker from work.
@@ -78,12 +78,17 @@ impl<Out, E: Send + 'static> Ticket<Out, E> {
     /// # Errors
     ///
     /// See [`JobError`].
+    ///
+    /// # Panics
+    ///
+    /// If it was polled before, and ready.
     pub fn wait(self) -> Result<Out, JobError<E>> {
         let mut state = lock(&self.counter.state);
         loop {
             match std::mem::replace(&mut *state, State::Taken) {
                 State::Arrived(result) => return result,
-                waiting => *state = waiting,
+                State::Taken => panic!("a ticket was waited for after it was ready"),
+                waiting @ State::Waiting(_) => *state = waiting,
             }
             state = wait(&self.counter.arrived, state, None);
         }

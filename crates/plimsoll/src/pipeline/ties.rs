@@ -28,7 +28,13 @@ pub(super) struct Ties {
 impl Ties {
     /// At most `count` jobs at once are in the stages `from..=to`, of which the last is called `name`.
     pub(super) fn add(&mut self, name: &str, count: u64, from: usize, to: usize) -> Slots {
+        let is_taken = |slots: &Slots| self.ties.iter().any(|tie| tie.slots == *slots);
         let slots = Slots::new(slots_name(name));
+        // Stages may be called the same; their limits are their own.
+        let slots = match is_taken(&slots) && !mutant!("namesakes-share-a-limit") {
+            true => Slots::new(slots_name(&format!("{name}, stage {}", from + 1))),
+            false => slots,
+        };
         self.ties.push(Tie { slots, count, from, to });
         slots
     }

@@ -27,7 +27,7 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 // Statistics are part of no protocol: the standard library's atomics also under loom.
 use std::sync::atomic::AtomicU64;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use super::cx::{Reason, Stop};
@@ -49,12 +49,14 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
 
 mod again;
+mod bell;
 mod loads;
 mod parts;
 mod run;
 mod span;
 mod urgency;
 
+use bell::Bell;
 use parts::Spreading;
 use run::Sailing;
 use span::StageSpan;
@@ -162,6 +164,19 @@ impl<E> Cargo<E> {
         match self {
             Cargo::Granted(_, grant) => Some(grant),
             _ => None,
+        }
+    }
+
+    /// Drops it, value by value, whatever their destructors do.
+    fn discard(self) {
+        match self {
+            Cargo::Resting(value, _) | Cargo::Waiting(value) => discard(value),
+            Cargo::Granted(value, grant) => {
+                discard(value);
+                drop(grant);
+            }
+            Cargo::Sailing(sailing) => sailing.discard(),
+            Cargo::Parts(spreading) => spreading.discard(),
         }
     }
 }
@@ -407,6 +422,13 @@ impl<E: Send + 'static> Trip<E> {
             (Place::Either(..), Driver::Worker) if luggage.cargo.grant().is_none_or(|grant| grant.lane().is_none()) => {
                 !self.line.remote.has_further_downstream(self.stages_left())
             }
+            // Without a lane it is a worker's, also where a carrier's thread has run the stage before.
+            (Place::Either(..), Driver::Carrier(_))
+                if luggage.cargo.grant().is_some_and(|grant| grant.lane().is_none())
+                    && !mutant!("workers-way-on-a-lane") =>
+            {
+                false
+            }
             (Place::Carried(carrier, _) | Place::Either(carrier, ..), Driver::Carrier(here)) => {
                 let suits = |grant: &Grant| carrier.suits(grant);
                 Arc::ptr_eq(carrier, here) && luggage.cargo.grant().is_none_or(suits)
@@ -422,31 +444,33 @@ impl<E: Send + 'static> Trip<E> {
         self.line.left[self.stage.load(Ordering::Relaxed)]
     }
 
-    /// Notes that somebody is sent for the luggage, if it lies between two stages. The edition that it is, and the device of which
-    /// the next stage was granted a lane.
-    fn sending(&self) -> (Option<u64>, Option<u16>) {
+    /// Notes that somebody is sent for the luggage, if it lies between two stages.
+    fn sending(&self) -> Sent {
         match &mut *lock(&self.state) {
             State::Between(luggage) => {
-                luggage.papers.sent = luggage.papers.edition;
-                (Some(luggage.papers.edition), luggage.cargo.grant().and_then(Grant::lane))
+                let Papers { stage, edition, sent, .. } = &mut luggage.papers;
+                *sent = *edition;
+                Sent { stage: *stage, edition: Some(*edition), lane: luggage.cargo.grant().and_then(Grant::lane) }
             }
-            _ => (None, None),
+            // Relaxed: as in `send_on`.
+            _ => Sent { stage: self.stage.load(Ordering::Relaxed), edition: None, lane: None },
         }
     }
 
     /// Gives the trip to where its stage runs, to be driven there.
     pub(super) fn send_on(self: &Arc<Self>) {
         let trip = self.handle();
-        let stages_left = self.stages_left();
-        // Relaxed: after a wake-up this may be the stage before; then the trip is sent on once more from there.
+        // Relaxed: after a wake-up this may be the stage before. A worker sends the trip on once more from there; others may have word
+        // for the luggage as it lies, so they are sent for the stage that it is at.
         let stage = self.stage.load(Ordering::Relaxed);
-        let (edition, lane) = match &self.line.stages[stage].place {
+        let Sent { stage, edition, lane } = match &self.line.stages[stage].place {
+            Place::Worker(_) | Place::Parts(_) => Sent { stage, edition: None, lane: None },
             Place::Carried(..) | Place::Either(..) | Place::Task(..) => self.sending(),
-            _ => (None, None),
         };
+        let stages_left = self.line.left[stage];
         match &self.line.stages[stage].place {
-            Place::Carried(carrier, _) => self.ride(carrier, edition, lane),
-            Place::Either(carrier, ..) if lane.is_some() => self.ride(carrier, edition, lane),
+            Place::Carried(carrier, _) => self.ride(carrier, stages_left, edition, lane),
+            Place::Either(carrier, ..) if lane.is_some() => self.ride(carrier, stages_left, edition, lane),
             place @ (Place::Worker(_) | Place::Parts(_) | Place::Either(..)) => {
                 let run = Run::Stage(Box::new(move || _ = trip.with(|trip| trip.driven_by(Driver::Worker))));
                 let first = stage == 0 && self.line.is_outermost() && !matches!(place, Place::Parts(_));
@@ -467,9 +491,16 @@ impl<E: Send + 'static> Trip<E> {
     }
 
     /// Gives the trip to a carrier.
-    fn ride(self: &Arc<Self>, carrier: &Arc<dyn Carrier>, edition: Option<u64>, lane: Option<u16>) {
+    fn ride(
+        self: &Arc<Self>,
+        carrier: &Arc<dyn Carrier>,
+        stages_left: usize,
+        edition: Option<u64>,
+        lane: Option<u16>,
+    ) {
         let ride = Ride { trip: self.handle(), edition, carrier: Arc::downgrade(carrier) };
-        let errand = Errand::new(self.name.clone(), self.stages_left(), lane, Box::new(ride));
+        let priority = self.urgency.priority();
+        let errand = Errand::new(self.name.clone(), stages_left, priority, lane, Box::new(ride));
         // If it panics the errand is dropped, and the job knows.
         let _ = contain(|| carrier.carry(errand));
     }
@@ -545,12 +576,8 @@ impl<E: Send + 'static> Trip<E> {
             Cargo::Sailing(sailing) => Some(sailing.waker()),
             _ => None,
         };
-        let Luggage { mut cargo, papers } = *luggage;
-        if let Cargo::Parts(spreading) = &mut cargo {
-            // Here and now: whoever brought the last word may keep the place where it lies for a moment longer.
-            discard(spreading.take_made());
-        }
-        discard(cargo);
+        let Luggage { cargo, papers } = *luggage;
+        cargo.discard();
         if let Some(reason) = self.stop.reason() {
             self.note_end(papers, self.word_for(reason));
         }
@@ -619,13 +646,12 @@ impl<E: Send + 'static> Trip<E> {
     }
 }
 
-/// What the ledger wakes a trip with.
-struct Bell<E: Send + 'static>(Handle<E>);
-
-impl<E: Send + 'static> Wake for Bell<E> {
-    fn wake(self: Arc<Self>) {
-        self.0.with(Trip::woken);
-    }
+/// For what somebody is sent: the stage, the edition of the luggage if it lies there, and the device of which the stage was granted
+/// a lane.
+struct Sent {
+    stage: usize,
+    edition: Option<u64>,
+    lane: Option<u16>,
 }
 
 /// A trip on its way to a carrier's thread. It keeps neither alive: an errand may lie about for long after its job has ended.

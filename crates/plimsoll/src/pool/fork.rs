@@ -2,6 +2,7 @@
 
 use super::job;
 use super::worker::Worker;
+use crate::contain::{contain, discard_each};
 
 /// How many threads can work on what the current stage forks; 1 outside a pool.
 pub fn current_threads() -> usize {
@@ -25,7 +26,7 @@ where
 {
     Worker::with_current(|worker| match worker {
         Some(worker) => job::join(worker, a, b),
-        None => (a(), b()),
+        None => job::one_after_the_other(a, b),
     })
 }
 
@@ -77,6 +78,11 @@ where
     F: Fn(usize) -> R + Sync,
 {
     let mut results: Vec<Option<R>> = std::iter::repeat_with(|| None).take(n).collect();
-    for_each_chunk(&mut results, 1, |index, slot| slot[0] = Some(f(index)));
+    let made = contain(|| for_each_chunk(&mut results, 1, |index, slot| slot[0] = Some(f(index))));
+    if let Err(panic) = made {
+        // What is left beside a panic is dropped before it goes on.
+        discard_each(results);
+        panic.resume();
+    }
     results.into_iter().map(|result| result.expect("every index was visited")).collect()
 }

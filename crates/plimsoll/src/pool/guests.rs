@@ -24,8 +24,8 @@ use crate::sync::{Mutex, lock};
 /// threads run than the pool has. A worker that has come stays until `f` returns, even if rayon has nothing for it.
 /// What `f` started with `rayon::spawn` is waited for. `f` itself may move to another of the pool's threads.
 ///
-/// In a stage that runs elsewhere, on a device's lane, another carrier's thread or a runtime's, all of that is done by workers of
-/// the pipeline's pool, while the calling thread waits. Inside another call of `with_rayon`, outside of any stage, and in a pool that
+/// In a stage that runs elsewhere, on a device's lane, another carrier's thread (one of rayon's, maybe) or a runtime's, all of that is
+/// done by workers of the pipeline's pool, while the calling thread waits. Inside another call of `with_rayon`, outside of any stage, and in a pool that
 /// was aborted, it just calls `f`: there, that is on rayon's global pool.
 ///
 /// `rayon::current_num_threads` says how many threads there may be at most. Do not wait until all of them take part, as
@@ -51,11 +51,15 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    if rayon_core::current_thread_index().is_some() {
+    let is_rayons = rayon_core::current_thread_index().is_some();
+    if is_rayons && mutant!("rayon-stays-with-its-carrier") {
         return f();
     }
     Worker::with_current(|worker| match worker {
+        // Inside of a section.
+        Some(_) if is_rayons => f(),
         Some(worker) => section(worker, f),
+        // A carrier's threads may be rayon's, too: a stage has its job's workers all the same.
         None => match hand::pool_of_the_job() {
             Some(pool) if !mutant!("rayon-of-its-own-on-a-lane") => on_a_worker_of(&pool, f),
             _ => f(),

@@ -208,14 +208,7 @@ where
                 // Back: nobody else knows of it any more.
                 mem::forget(abort);
                 let State::Ready(b) = job.state.into_inner() else { unreachable!() };
-                return match result_a {
-                    Ok(result_a) => {
-                        let kept = Kept(Some(result_a));
-                        let result_b = b();
-                        (kept.take(), result_b)
-                    }
-                    Err(panic) => raise(panic, b),
-                };
+                return then(result_a, b);
             }
             // A spawn of an enclosing scope, made by `a`: of the same job, and newer than `b`.
             Some(newer) => newer.execute(on),
@@ -229,6 +222,29 @@ where
         (Ok(result_a), Ok(result_b)) => (result_a, result_b),
         (Err(panic), other) => raise(panic, other),
         (Ok(other), Err(panic)) => raise(panic, other),
+    }
+}
+
+/// Runs both here.
+#[inline]
+pub(super) fn one_after_the_other<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
+where
+    A: FnOnce() -> RA,
+    B: FnOnce() -> RB,
+{
+    then(contain(a), b)
+}
+
+/// Runs the second half of a join, if the first one has a result.
+#[inline]
+fn then<RA, RB>(first: Result<RA, Panic>, second: impl FnOnce() -> RB) -> (RA, RB) {
+    match first {
+        Ok(first) => {
+            let kept = Kept(Some(first));
+            let second = second();
+            (kept.take(), second)
+        }
+        Err(panic) => raise(panic, second),
     }
 }
 

@@ -257,3 +257,28 @@ fn an_input_that_is_kept_for_another_start_is_charged_until_nothing_may_want_it(
     assert!(snapshot.is_empty() && snapshot.outlived == 0, "{snapshot:?}");
     assert_eq!(snapshot.space(Space::HOST).expect("named").peak, Bytes(72));
 }
+
+#[test]
+fn a_job_begins_again_after_the_allocator_has_refused_it_memory() {
+    const TOO_MUCH: usize = isize::MAX as usize / 2;
+    let (ledger, pool) = (ledger(Bytes(TOO_MUCH as u64)), pool(1));
+    let peak = Demand::new().bytes(BUFFER, Bytes(TOO_MUCH as u64));
+    let pipeline = Pipeline::builder(&ledger, &pool, move |_: &u8| Profile::new().stage("s", peak.clone(), Demand::new()))
+        .stage("s", {
+            let tries = AtomicUsize::new(0);
+            move |cx, input: u8| {
+                if tries.fetch_add(1, Ordering::Relaxed) == 0 {
+                    let refused = cx.grant().vec::<u8>(BUFFER, TOO_MUCH).map(drop);
+                    assert_eq!(cx.grant().left(BUFFER), Bytes(TOO_MUCH as u64), "back in the grant");
+                    refused?;
+                }
+                Ok::<_, crate::ledger::VecError>(input)
+            }
+        })
+        .from_start(Retry::times(1))
+        .pacing(Pacing::Unpaced)
+        .build()
+        .expect("a pipeline");
+    assert_eq!(pipeline.submit("job", 7).expect("taken on").wait().expect("a result"), 7);
+    assert!(ledger.snapshot().is_empty());
+}

@@ -444,3 +444,36 @@ fn a_job_begins_again_from_its_start_when_a_part_of_it_fails() {
         assert_zero(&ledger);
     }
 }
+
+#[test]
+fn what_concerns_jobs_is_not_said_of_their_parts() {
+    type Parts = Builder<u8, u8, Failed>;
+    let (ledger, pool) = (ledger(CLAIM), pool(1));
+    let build = |say: &dyn Fn(Parts) -> Parts| {
+        crate::contain::contain(|| {
+            drop(Pipeline::builder(&ledger, &pool, |&()| Profile::new()).fan_out(
+                "fan",
+                |_, ()| Ok(((), [0])),
+                |_| Profile::new(),
+                |parts| say(parts.stage("s", |_, number| Ok(number))),
+                FanIn::InOrder,
+                |_, (), made| Ok(made.len()),
+            ));
+        })
+    };
+    let told: [(&str, &dyn Fn(Parts) -> Parts); 8] = [
+        ("alternatives", &|parts| parts.alternatives(|_| Vec::new())),
+        ("charge_input", &|parts| parts.charge_input(BUFFER, |_| Bytes(1))),
+        ("failures", &|parts| parts.failures(|_| Failure::Fatal)),
+        ("largest", &|parts| parts.largest(Profile::new())),
+        ("learning", &|parts| parts.learning(Learning::Nothing)),
+        ("observe", &|parts| parts.observe(|_| {})),
+        ("pacing", &|parts| parts.pacing(Pacing::Fixed(1))),
+        ("remember", &|parts| parts.remember(1)),
+    ];
+    for (what, say) in told {
+        let panic = build(say).expect_err(what).message();
+        assert!(panic.contains(what) && panic.contains("stage fan"), "{panic}");
+    }
+    build(&|parts| parts.from_start(Retry::times(1)).at_most(2)).expect("that is their own");
+}

@@ -158,3 +158,13 @@ fn a_job_that_begins_again_does_not_wait_for_those_whose_results_wait_for_it() {
     assert_eq!(indices, [0, 1, 2, 3].map(|index| (index, Bytes(3))));
     assert_eq!(ledger.snapshot().restarted, 1);
 }
+
+#[test]
+fn results_may_be_put_in_order_after_some_of_them_were_taken() {
+    let (ledger, pool) = (ledger(CLAIM.times(2)), pool(1));
+    let pipeline = build(&ledger, &pool, quiet());
+    let mut results = pipeline.run_all((0..6).map(|i| (i.to_string(), Order::Nothing)));
+    let (first, _) = results.next().expect("six");
+    let rest: Vec<_> = results.in_order().map(|(index, result)| result.map(|_| index).expect("a result")).collect();
+    assert!(rest.iter().copied().eq((0..6).filter(|index| *index != first)), "{first}, then {rest:?}");
+}

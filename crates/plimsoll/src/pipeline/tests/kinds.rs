@@ -424,3 +424,42 @@ fn no_more_jobs_are_in_a_stage_at_once_than_it_allows() {
         assert!(ledger.snapshot().is_empty());
     }
 }
+
+#[test]
+fn stages_of_the_same_name_have_limits_of_their_own() {
+    let (ledger, pool, (carrier, errand)) = (ledger(CLAIM), pool(1), super::word::hands());
+    let twice = || Profile::new().stage("s", Demand::new(), Demand::new()).stage("s", Demand::new(), Demand::new());
+    let pipeline = Pipeline::builder(&ledger, &pool, move |()| twice())
+        .stage_on("s", &carrier, |_, ()| Ok::<_, Failed>(()))
+        .at_most(2)
+        .stage_on("s", &carrier, |_, ()| Ok(()))
+        .at_most(1)
+        .pacing(Pacing::Unpaced)
+        .build()
+        .expect("a pipeline");
+    let tickets: Vec<_> = (0..4).map(|_| pipeline.submit("job", ()).expect("taken on")).collect();
+    let mut let_in: std::collections::VecDeque<_> = errand.try_iter().collect();
+    assert_eq!(let_in.len(), 2, "whatever the other one's limit is");
+    while let Some(errand_of_one) = let_in.pop_front() {
+        errand_of_one.run();
+        let_in.extend(errand.try_iter());
+        assert!(let_in.iter().filter(|errand| errand.stages_left() == 0).count() <= 1);
+    }
+    for ticket in tickets {
+        ticket.wait().expect("a result");
+    }
+}
+
+#[test]
+fn a_stage_that_was_granted_no_lane_runs_on_a_worker_also_behind_a_carried_one() {
+    let (ledger, pool, (carrier, errand)) = (ledger(CLAIM), pool(2), super::word::hands());
+    let two = || Profile::new().stage("one", Demand::new(), Demand::new()).stage("two", Demand::new(), Demand::new());
+    let pipeline = Pipeline::builder(&ledger, &pool, move |()| two())
+        .stage_on("one", &carrier, |_, ()| Ok::<_, Failed>(()))
+        .stage_on_either("two", &carrier, |_, ()| Err(Failed(1)), |_, ()| Ok(crate::pool::current_threads()))
+        .build()
+        .expect("a pipeline");
+    let ticket = pipeline.submit("job", ()).expect("taken on");
+    errand.recv().expect("sent on").run();
+    assert_eq!(ticket.wait().expect("a result"), 2, "on a worker, which the other one helps");
+}

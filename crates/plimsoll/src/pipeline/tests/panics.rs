@@ -1,5 +1,6 @@
 //! Panics in the user's code where one does not expect any: while a job is submitted, and in what panics are thrown with.
 
+use super::word::hands;
 use super::*;
 use crate::contain::contain;
 
@@ -91,13 +92,6 @@ fn what_a_panic_is_thrown_with_may_panic_when_it_is_dropped() {
                 0 => Self(self.0.clone()),
                 _ => throw(),
             }
-        }
-    }
-    /// Its destructor throws.
-    struct Throws;
-    impl Drop for Throws {
-        fn drop(&mut self) {
-            throw();
         }
     }
     let empty = |name| Profile::new().stage(name, Demand::new(), Demand::new());
@@ -237,23 +231,90 @@ fn a_part_whose_input_cannot_be_cloned_fails_as_a_part() {
     assert!(ledger.snapshot().is_empty());
 }
 
+/// Its destructor throws.
+struct Throws;
+
+impl Drop for Throws {
+    fn drop(&mut self) {
+        throw();
+    }
+}
+
+#[test]
+fn what_several_parts_made_may_panic_when_it_is_dropped() {
+    for fails in [false, true] {
+        let (ledger, pool, (carrier, errand)) = (ledger(CLAIM), pool(1), hands());
+        let part = || ["make", "hold"].into_iter().fold(Profile::new(), |p, s| p.stage(s, Demand::new(), Demand::new()));
+        let whole = move |()| Profile::new().stage("fan", Demand::new(), Demand::new()).parts(3, &part());
+        let pipeline = Pipeline::builder(&ledger, &pool, move |&()| whole(()))
+            .fan_out(
+                "fan",
+                |_, ()| Ok((Throws, 0..3)),
+                move |_| part(),
+                |parts| {
+                    parts
+                        .stage("make", |_, number: usize| Ok((number, Throws)))
+                        .stage_on("hold", &carrier, move |_, (number, throws)| {
+                            if fails && number == 2 {
+                                std::mem::forget(throws);
+                                return Err(Failed(2));
+                            }
+                            Ok(throws)
+                        })
+                },
+                FanIn::InOrder,
+                |_, _, _| Ok(()),
+            )
+            .build()
+            .expect("a pipeline");
+        let ticket = pipeline.submit("job", ()).expect("taken on");
+        errand.recv().expect("the first part").run();
+        errand.recv().expect("the second part").run();
+        let third = errand.recv().expect("the third part");
+        match fails {
+            true => third.run(),
+            false => ticket.cancel(),
+        }
+        match ticket.wait() {
+            Err(JobError::Part { part: 2, .. }) if fails => {}
+            Err(JobError::Cancelled { stage: "fan", .. }) if !fails => {}
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(pool.install(|| 7), 7);
+        drop(pipeline);
+        assert!(ledger.snapshot().is_empty());
+    }
+}
+
+#[test]
+fn a_future_and_its_input_may_both_panic_when_they_are_dropped() {
+    let (ledger, pool) = (ledger(CLAIM), pool(1));
+    let (tasks, task) = mpsc::channel();
+    let tasks = crate::sync::Mutex::new(tasks);
+    let runtime = Runtime::new(move |task| _ = crate::sync::lock(&tasks).send(task));
+    let pipeline = Pipeline::builder(&ledger, &pool, |_: &Throws| Profile::new().stage("s", Demand::new(), Demand::new()))
+        .async_stage_again("s", &runtime, Retry::times(1), |_, _| {
+            let throws = Throws;
+            async move {
+                let _throws = throws;
+                std::future::pending::<Result<(), Failed>>().await
+            }
+        })
+        .build()
+        .expect("a pipeline");
+    let ticket = pipeline.submit("job", Throws).map_err(|rejected| rejected.reason).expect("taken on");
+    let mut sailing: Task = task.recv().expect("spawned");
+    assert!(sailing.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending());
+    ticket.cancel();
+    assert!(matches!(ticket.wait(), Err(JobError::Cancelled { .. })));
+    drop(sailing);
+    drop(pipeline);
+    assert!(ledger.snapshot().is_empty());
+}
+
 #[test]
 fn a_result_that_nobody_wants_may_panic_when_it_is_dropped() {
-    struct Throws;
-    impl Drop for Throws {
-        fn drop(&mut self) {
-            throw();
-        }
-    }
-    let (ledger, pool) = (ledger(CLAIM), pool(1));
-    let (errands, errand) = mpsc::channel();
-    struct Hands(crate::sync::Mutex<mpsc::Sender<Errand>>);
-    impl Carrier for Hands {
-        fn carry(&self, errand: Errand) {
-            crate::sync::lock(&self.0).send(errand).expect("the test listens");
-        }
-    }
-    let carrier: Arc<dyn Carrier> = Arc::new(Hands(crate::sync::Mutex::new(errands)));
+    let (ledger, pool, (carrier, errand)) = (ledger(CLAIM), pool(1), hands());
     let pipeline = Pipeline::builder(&ledger, &pool, |()| Profile::new().stage("s", Demand::new(), Demand::new()))
         .stage_on("s", &carrier, |_, ()| Ok::<_, Failed>(Throws))
         .build()

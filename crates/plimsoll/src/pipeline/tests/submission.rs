@@ -195,3 +195,19 @@ fn only_so_many_identities_are_remembered() {
     assert!(submit("b").is_err() && submit("c").is_err());
     submit("a").expect("forgotten").wait().expect("a result");
 }
+
+#[test]
+fn a_ticket_whose_result_was_taken_has_ended_and_is_not_waited_for() {
+    let (ledger, pool) = (ledger(CLAIM), pool(1));
+    let pipeline = build(&ledger, &pool, quiet());
+    let mut ticket = pipeline.submit("job", Order::Nothing).expect("taken on");
+    while !ticket.has_ended() {
+        std::thread::yield_now();
+    }
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(std::pin::Pin::new(&mut ticket).poll(&mut cx).is_ready());
+    assert!(ticket.has_ended());
+    // A wait would never end.
+    let panic = crate::contain::contain(|| ticket.wait()).map(drop).expect_err("nothing is left to wait for");
+    assert!(panic.message().contains("after it was ready"), "{}", panic.message());
+}

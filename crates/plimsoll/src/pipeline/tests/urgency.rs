@@ -107,3 +107,21 @@ fn parts_go_by_the_priority_of_their_job_and_hurry_with_it_when_they_are_under_w
         assert_eq!(order, expected);
     }
 }
+
+#[test]
+fn carriers_are_told_the_priority_of_what_they_carry_also_when_it_is_raised() {
+    let (ledger, pool, (carrier, errand)) = (ledger(CLAIM), pool(1), super::word::hands());
+    let pipeline = Pipeline::builder(&ledger, &pool, |()| Profile::new().stage("s", Demand::new(), Demand::new()))
+        .stage_on("s", &carrier, |_, ()| Ok::<_, Failed>(()))
+        .build()
+        .expect("a pipeline");
+    let ticket = pipeline.submit(JobOptions::new("job").priority(7), ()).expect("taken on");
+    let early = errand.recv().expect("sent on");
+    assert_eq!(early.priority(), 7);
+    pipeline.line.landing.named("job").deadline_is_near();
+    let raised = errand.recv().expect("sent on again");
+    assert_eq!(raised.priority(), 7 + URGENT);
+    raised.run();
+    ticket.wait().expect("a result");
+    early.run();
+}

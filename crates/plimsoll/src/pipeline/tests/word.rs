@@ -15,7 +15,7 @@ impl Carrier for Hands {
     }
 }
 
-fn hands() -> (Arc<dyn Carrier>, mpsc::Receiver<Errand>) {
+pub(super) fn hands() -> (Arc<dyn Carrier>, mpsc::Receiver<Errand>) {
     let (errands, errand) = mpsc::channel();
     (Arc::new(Hands(Mutex::new(errands))), errand)
 }
@@ -145,4 +145,38 @@ fn a_load_that_no_worker_takes_ends_its_job_as_the_abort_that_it_is() {
         other => panic!("{other:?}"),
     }
     pool.shutdown(Shutdown::Abort);
+}
+
+#[test]
+fn jobs_that_have_nowhere_to_go_end_one_after_the_other_however_many_there_are() {
+    struct Gone;
+    impl Carrier for Gone {
+        fn carry(&self, errand: Errand) {
+            drop(errand);
+        }
+    }
+    for place in ["worker", "carrier", "runtime"] {
+        let (ledger, pool) = (ledger(CLAIM), pool(1));
+        let carrier: Arc<dyn Carrier> = Arc::new(Gone);
+        let all = Demand::new().bytes(BUFFER, CLAIM);
+        let builder = Pipeline::builder(&ledger, &pool, move |()| Profile::new().stage("s", all.clone(), Demand::new()));
+        let builder = match place {
+            "worker" => builder.stage("s", |_, ()| Ok::<_, Failed>(())),
+            "carrier" => builder.stage_on("s", &carrier, |_, ()| Ok(())),
+            _ => builder.async_stage("s", &Runtime::new(drop), |_, ()| std::future::ready(Ok(()))),
+        };
+        let pipeline = builder.pacing(Pacing::Unpaced).build().expect("a pipeline");
+        let held = ledger.reserve(SCRATCH, CLAIM).wait().expect("room");
+        let tickets: Vec<_> = (0..600).map(|_| pipeline.submit("job", ()).expect("taken on")).collect();
+        if place == "worker" {
+            pool.close_the_queue();
+        }
+        // Each of them is granted what the one before returns. Were they ended inside of each other, this stack would not do.
+        let returns = crate::sync::thread::Builder::new().stack_size(512 << 10).spawn(move || drop(held));
+        returns.expect("a thread").join().expect("no panic");
+        for ticket in tickets {
+            assert!(matches!(ticket.wait(), Err(JobError::Forsaken { .. } | JobError::ShutDown { .. })), "{place}");
+        }
+        assert!(ledger.snapshot().is_empty());
+    }
 }

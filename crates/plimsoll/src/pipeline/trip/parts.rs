@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::run::{Outcome, Run};
 use super::{Cargo, Input, Luggage, Papers, Spare, State, Trip, Value};
 use crate::Bytes;
-use crate::contain::{contain, discard};
+use crate::contain::{contain, discard, discard_each};
 use crate::ledger::Grant;
 use crate::pipeline::builder::same_stages;
 use crate::pipeline::cx::StageCx;
@@ -15,7 +15,7 @@ use crate::pipeline::fan::{Fan, FanIn, Gather, Spread};
 use crate::pipeline::options::JobOptions;
 use crate::sync::lock;
 
-/// A stage that has fanned out. Dropped in this order: what the parts made, then the grant.
+/// A stage that has fanned out.
 pub(super) struct Spreading<E> {
     pub(super) spread: Spread<E>,
     grant: Grant,
@@ -24,13 +24,25 @@ pub(super) struct Spreading<E> {
     told: i32,
 }
 
-impl<E: Send + 'static> Spreading<E> {
-    /// Takes what the parts have made so far.
-    pub(super) fn take_made(&mut self) -> Vec<(usize, Value)> {
-        if mutant!("made-left-with-the-word") {
-            return Vec::new();
-        }
-        std::mem::take(&mut lock(&self.spread.gather.word).made)
+impl<E> Spreading<E> {
+    /// Drops it value by value, whatever their destructors do; the grant last.
+    ///
+    /// What the parts have made so far, and with what one has failed, goes here and now: whoever brought the last word may keep the
+    /// place where they lie for a moment longer.
+    pub(super) fn discard(self) {
+        let Self { spread: Spread { shared, parts, gather, .. }, grant, .. } = self;
+        let mut word = lock(&gather.word);
+        let (made, failed) = match mutant!("made-left-with-the-word") {
+            true => Default::default(),
+            false => (std::mem::take(&mut word.made), word.failed.take()),
+        };
+        drop(word);
+        discard(parts);
+        discard(shared);
+        discard_each(made);
+        discard(failed);
+        drop(gather);
+        drop(grant);
     }
 }
 
@@ -184,11 +196,9 @@ impl<E: Send + 'static> Trip<E> {
     }
 
     /// Gives back all that a stage that has fanned out holds.
-    fn stage_is_over(&self, mut spreading: Spreading<E>, papers: &Papers) {
-        let made = spreading.take_made();
-        let Spreading { spread, grant, started, .. } = spreading;
-        discard((spread, made));
-        drop(grant);
+    fn stage_is_over(&self, spreading: Spreading<E>, papers: &Papers) {
+        let started = spreading.started;
+        spreading.discard();
         papers.span.ended(started.elapsed());
         self.stage_ended(papers.stage, started.elapsed());
     }

@@ -36,6 +36,15 @@ impl<E> Sailing<E> {
     pub(super) fn waker(&self) -> Waker {
         self.waker.clone()
     }
+
+    /// Drops it piece by piece, whatever their destructors do.
+    pub(super) fn discard(self) {
+        let Self { future, input, grant, waker, .. } = self;
+        discard(future);
+        discard(input);
+        drop(grant);
+        discard(waker);
+    }
 }
 
 impl<E: Send + 'static> Trip<E> {

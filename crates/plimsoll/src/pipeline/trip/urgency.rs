@@ -115,7 +115,10 @@ impl<E: Send + 'static> Trip<E> {
     pub(super) fn at(self: &Arc<Self>, moment: Instant, ring: impl FnOnce(&Arc<Self>) + Send + 'static) -> bool {
         let trip = self.handle();
         let alarm = self.line.clock.set(moment, move || _ = trip.with(ring));
-        lock(&self.urgency.alarms).extend(alarm.as_ref().ok());
+        let (mut alarms, now) = (lock(&self.urgency.alarms), Instant::now());
+        // Those that have rung need not be taken back: a job that rests often remembers one.
+        alarms.retain(|(at, _)| *at > now);
+        alarms.extend(alarm.as_ref().ok());
         alarm.is_ok()
     }
 

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::device::simulate::{CardSpec, Simulated};
 use crate::device::{Device, DeviceConfig, DeviceError, DeviceSet};
 use crate::pipeline::tests::kinds::Hand;
-use crate::pipeline::{Carrier, Pipeline, Runtime};
+use crate::pipeline::{Carrier, Errand, Pipeline, Runtime};
 use crate::pool::{Pool, PoolConfig, Shutdown, join, map_indices, with_rayon};
 use crate::sync::{Mutex, lock};
 use crate::{Budget, Bytes, Demand, Ledger, Profile};
@@ -162,6 +162,29 @@ fn rayon_in_stages_that_run_elsewhere_runs_on_the_workers_too() {
         });
         assert!(gauge.most.load(Ordering::SeqCst) <= threads, "{} of {threads}", gauge.most.load(Ordering::SeqCst));
     }
+}
+
+#[test]
+fn rayon_in_a_stage_that_a_pool_of_rayons_carries_runs_on_the_workers_too() {
+    struct Foreign(rayon::ThreadPool);
+    impl Carrier for Foreign {
+        fn carry(&self, errand: Errand) {
+            self.0.spawn(move || errand.run());
+        }
+    }
+    let ledger = Ledger::new(Budget::new());
+    let foreign = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
+    let carrier: Arc<dyn Carrier> = Arc::new(Foreign(foreign));
+    let pool = pool(2);
+    let pipeline = Pipeline::builder(&ledger, &pool, |()| Profile::new().stage("s", Demand::new(), Demand::new()))
+        .stage_on("s", &carrier, |_, ()| {
+            let name = |_| thread::current().name().map(str::to_owned);
+            Ok::<HashSet<_>, ()>(with_rayon(|| (0..32).into_par_iter().map(name).collect()))
+        })
+        .build()
+        .expect("a pipeline");
+    let names = pipeline.submit("job", ()).expect("taken on").wait().expect("a result");
+    assert!(names.iter().all(|name| name.as_ref().is_some_and(|name| name.starts_with("host-"))), "{names:?}");
 }
 
 #[test]

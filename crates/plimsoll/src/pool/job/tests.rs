@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::pool::{Pool, PoolConfig, join, scope};
+use crate::pool::{Pool, PoolConfig, join, map_indices, scope};
 
 fn pool(threads: usize) -> Pool {
     Pool::new(PoolConfig { threads, ..PoolConfig::default() }).expect("threads")
@@ -149,6 +149,23 @@ fn what_is_left_beside_a_panic_may_panic_when_it_is_dropped() {
             std::mem::forget(join(a, b));
         });
     }
+    // Several results at once, and outside of a pool.
+    first(&|| {
+        let some = |index| {
+            assert!(index < 3, "the first");
+            Thorn
+        };
+        std::mem::forget(map_indices(4, some));
+    });
+    let inline = |run: &dyn Fn()| {
+        let payload = catch_unwind(AssertUnwindSafe(run)).expect_err("a panic");
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"the first"));
+    };
+    inline(&|| std::mem::forget(join(|| Thorn, || -> () { panic!("the first") })));
+    inline(&|| {
+        let thorn = Thorn;
+        std::mem::forget(join(|| -> () { panic!("the first") }, move || thorn));
+    });
     first(&|| {
         std::mem::forget(scope(|s| {
             s.spawn(|| panic!("the first"));
