@@ -325,7 +325,10 @@ where
             ("remember", self.remember != REMEMBER),
         ];
         for (what, is_said) in said {
-            assert!(!is_said, "`{what}` is said to the builder of the pipeline, not to that of the parts in stage {fan}");
+            assert!(
+                !is_said,
+                "`{what}` is said to the builder of the pipeline, not to that of the parts in stage {fan}"
+            );
         }
     }
 

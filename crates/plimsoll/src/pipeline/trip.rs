@@ -491,13 +491,7 @@ impl<E: Send + 'static> Trip<E> {
     }
 
     /// Gives the trip to a carrier.
-    fn ride(
-        self: &Arc<Self>,
-        carrier: &Arc<dyn Carrier>,
-        stages_left: usize,
-        edition: Option<u64>,
-        lane: Option<u16>,
-    ) {
+    fn ride(self: &Arc<Self>, carrier: &Arc<dyn Carrier>, stages_left: usize, edition: Option<u64>, lane: Option<u16>) {
         let ride = Ride { trip: self.handle(), edition, carrier: Arc::downgrade(carrier) };
         let priority = self.urgency.priority();
         let errand = Errand::new(self.name.clone(), stages_left, priority, lane, Box::new(ride));

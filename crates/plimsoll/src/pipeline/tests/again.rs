@@ -263,22 +263,23 @@ fn a_job_begins_again_after_the_allocator_has_refused_it_memory() {
     const TOO_MUCH: usize = isize::MAX as usize / 2;
     let (ledger, pool) = (ledger(Bytes(TOO_MUCH as u64)), pool(1));
     let peak = Demand::new().bytes(BUFFER, Bytes(TOO_MUCH as u64));
-    let pipeline = Pipeline::builder(&ledger, &pool, move |_: &u8| Profile::new().stage("s", peak.clone(), Demand::new()))
-        .stage("s", {
-            let tries = AtomicUsize::new(0);
-            move |cx, input: u8| {
-                if tries.fetch_add(1, Ordering::Relaxed) == 0 {
-                    let refused = cx.grant().vec::<u8>(BUFFER, TOO_MUCH).map(drop);
-                    assert_eq!(cx.grant().left(BUFFER), Bytes(TOO_MUCH as u64), "back in the grant");
-                    refused?;
+    let pipeline =
+        Pipeline::builder(&ledger, &pool, move |_: &u8| Profile::new().stage("s", peak.clone(), Demand::new()))
+            .stage("s", {
+                let tries = AtomicUsize::new(0);
+                move |cx, input: u8| {
+                    if tries.fetch_add(1, Ordering::Relaxed) == 0 {
+                        let refused = cx.grant().vec::<u8>(BUFFER, TOO_MUCH).map(drop);
+                        assert_eq!(cx.grant().left(BUFFER), Bytes(TOO_MUCH as u64), "back in the grant");
+                        refused?;
+                    }
+                    Ok::<_, crate::ledger::VecError>(input)
                 }
-                Ok::<_, crate::ledger::VecError>(input)
-            }
-        })
-        .from_start(Retry::times(1))
-        .pacing(Pacing::Unpaced)
-        .build()
-        .expect("a pipeline");
+            })
+            .from_start(Retry::times(1))
+            .pacing(Pacing::Unpaced)
+            .build()
+            .expect("a pipeline");
     assert_eq!(pipeline.submit("job", 7).expect("taken on").wait().expect("a result"), 7);
     assert!(ledger.snapshot().is_empty());
 }

@@ -244,7 +244,8 @@ impl Drop for Throws {
 fn what_several_parts_made_may_panic_when_it_is_dropped() {
     for fails in [false, true] {
         let (ledger, pool, (carrier, errand)) = (ledger(CLAIM), pool(1), hands());
-        let part = || ["make", "hold"].into_iter().fold(Profile::new(), |p, s| p.stage(s, Demand::new(), Demand::new()));
+        let part =
+            || ["make", "hold"].into_iter().fold(Profile::new(), |p, s| p.stage(s, Demand::new(), Demand::new()));
         let whole = move |()| Profile::new().stage("fan", Demand::new(), Demand::new()).parts(3, &part());
         let pipeline = Pipeline::builder(&ledger, &pool, move |&()| whole(()))
             .fan_out(
@@ -252,15 +253,17 @@ fn what_several_parts_made_may_panic_when_it_is_dropped() {
                 |_, ()| Ok((Throws, 0..3)),
                 move |_| part(),
                 |parts| {
-                    parts
-                        .stage("make", |_, number: usize| Ok((number, Throws)))
-                        .stage_on("hold", &carrier, move |_, (number, throws)| {
+                    parts.stage("make", |_, number: usize| Ok((number, Throws))).stage_on(
+                        "hold",
+                        &carrier,
+                        move |_, (number, throws)| {
                             if fails && number == 2 {
                                 std::mem::forget(throws);
                                 return Err(Failed(2));
                             }
                             Ok(throws)
-                        })
+                        },
+                    )
                 },
                 FanIn::InOrder,
                 |_, _, _| Ok(()),
@@ -292,16 +295,17 @@ fn a_future_and_its_input_may_both_panic_when_they_are_dropped() {
     let (tasks, task) = mpsc::channel();
     let tasks = crate::sync::Mutex::new(tasks);
     let runtime = Runtime::new(move |task| _ = crate::sync::lock(&tasks).send(task));
-    let pipeline = Pipeline::builder(&ledger, &pool, |_: &Throws| Profile::new().stage("s", Demand::new(), Demand::new()))
-        .async_stage_again("s", &runtime, Retry::times(1), |_, _| {
-            let throws = Throws;
-            async move {
-                let _throws = throws;
-                std::future::pending::<Result<(), Failed>>().await
-            }
-        })
-        .build()
-        .expect("a pipeline");
+    let pipeline =
+        Pipeline::builder(&ledger, &pool, |_: &Throws| Profile::new().stage("s", Demand::new(), Demand::new()))
+            .async_stage_again("s", &runtime, Retry::times(1), |_, _| {
+                let throws = Throws;
+                async move {
+                    let _throws = throws;
+                    std::future::pending::<Result<(), Failed>>().await
+                }
+            })
+            .build()
+            .expect("a pipeline");
     let ticket = pipeline.submit("job", Throws).map_err(|rejected| rejected.reason).expect("taken on");
     let mut sailing: Task = task.recv().expect("spawned");
     assert!(sailing.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending());

@@ -159,7 +159,8 @@ fn jobs_that_have_nowhere_to_go_end_one_after_the_other_however_many_there_are()
         let (ledger, pool) = (ledger(CLAIM), pool(1));
         let carrier: Arc<dyn Carrier> = Arc::new(Gone);
         let all = Demand::new().bytes(BUFFER, CLAIM);
-        let builder = Pipeline::builder(&ledger, &pool, move |()| Profile::new().stage("s", all.clone(), Demand::new()));
+        let builder =
+            Pipeline::builder(&ledger, &pool, move |()| Profile::new().stage("s", all.clone(), Demand::new()));
         let builder = match place {
             "worker" => builder.stage("s", |_, ()| Ok::<_, Failed>(())),
             "carrier" => builder.stage_on("s", &carrier, |_, ()| Ok(())),
