@@ -15,9 +15,10 @@ use crate::clock::Clock;
 use crate::error::{CudaError, Meaning, OpenError, version_text};
 use crate::ffi::NttTables;
 use crate::kernels::Scalars;
-use crate::msm::{DevicePoint, MsmMemory, PointSource};
+use crate::msm::{Buffers, DevicePoint, MsmMemory, PointSource};
 use crate::plan::msm::{Choice, MsmPlan, Points, point_bytes};
 use crate::plan::ntt::{Tables, workspace_bytes};
+use crate::plan::proof::BUFFERS_MAX;
 use crate::plan::{SCALAR_BYTES, Shape, aligned};
 use crate::raw::{self, Allocation, Event, EventKind, Properties, Stream};
 use crate::staging::Area;
@@ -348,15 +349,21 @@ pub struct CudaLane {
     pub(crate) streams: [Stream; 2],
     pub(crate) copies: Stream,
     /// For chunks that pass through: the copy into a buffer is done; what reads the buffer is done.
-    pub(crate) arrived: [Event; 2],
-    pub(crate) consumed: [Event; 2],
-    /// The addresses of the two buffers that chunks passed through last.
-    pub(crate) passed: [u64; 2],
+    pub(crate) arrived: [Event; BUFFERS_MAX],
+    pub(crate) consumed: [Event; BUFFERS_MAX],
+    /// The buffers that chunks passed through last.
+    pub(crate) passed: Buffers,
     /// Where a moment on one stream is waited for on another.
     pub(crate) handover: Event,
     /// For how long a proof's kernels have run.
     pub(crate) clock: Clock,
     number: usize,
+}
+
+/// One for each buffer.
+fn events() -> Result<[Event; BUFFERS_MAX], CudaError> {
+    let event = || Event::new(EventKind::Order);
+    Ok([event()?, event()?, event()?])
 }
 
 impl CudaLane {
@@ -366,9 +373,9 @@ impl CudaLane {
             shared,
             streams: [Stream::new()?, Stream::new()?],
             copies: Stream::new()?,
-            arrived: [Event::new(EventKind::Order)?, Event::new(EventKind::Order)?],
-            consumed: [Event::new(EventKind::Order)?, Event::new(EventKind::Order)?],
-            passed: [0; 2],
+            arrived: events()?,
+            consumed: events()?,
+            passed: Buffers::default(),
             handover: Event::new(EventKind::Order)?,
             clock: Clock::new()?,
             number,

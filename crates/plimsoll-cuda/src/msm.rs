@@ -11,6 +11,7 @@ use crate::ffi::{self, Accumulate, Reduce, Sort};
 use crate::kernels::Scalars;
 use crate::plan::SCALAR_BYTES;
 use crate::plan::msm::{MsmPlan, Points, bucket_bytes, jacobian_bytes, point_bytes};
+use crate::plan::proof::BUFFERS_MAX;
 use crate::raw::{Plain, Stream, bytes_of, bytes_of_mut, check};
 
 /// Points as the kernels take them: blst's affine points, as they lie in memory.
@@ -80,43 +81,56 @@ fn read_points<P: Plain + Group>(
 pub enum PointSource<'a, P> {
     /// On the device, from an offset in bytes on.
     Resident(&'a Piece, u64),
-    /// In host memory: they pass through two buffers.
+    /// In host memory: they pass through buffers.
     Streamed(&'a [P], Passing<'a>),
 }
 
-/// Two buffers that points pass through in turn. Multiplications one after the other may share them: then the first points of the
-/// next come while the last ones of the one before are computed with.
+/// Buffers that points pass through in turn. Multiplications one after the other may share them: then the first points of the next
+/// come while the last ones of the one before are computed with.
 #[derive(Clone, Copy, Debug)]
 pub struct Passing<'a> {
-    /// The first.
+    /// The first. The others follow.
     pub first: Part<'a>,
-    /// Where the second begins, from the first on.
-    pub second: u64,
-    /// The one that the first chunk comes to, 0 or 1.
-    pub side: usize,
+    /// From the beginning of one to the beginning of the next.
+    pub each: u64,
+    /// How many: at most [`BUFFERS_MAX`].
+    pub count: usize,
+    /// The one that the first chunk comes to, from 0 on.
+    pub turn: usize,
+}
+
+/// Where they are on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Buffers {
+    base: u64,
+    each: u64,
+    count: usize,
 }
 
 impl<'a> Passing<'a> {
     /// For one multiplication by itself, in a piece of the plan's `point_bytes`.
     pub fn of(piece: &'a Piece, plan: &MsmPlan) -> Self {
-        Self { first: piece.into(), second: plan.second_points(), side: 0 }
+        let count = if plan.chunks() > 1 { 2 } else { 1 };
+        Self { first: piece.into(), each: plan.second_points(), count, turn: 0 }
     }
 
-    /// The buffers' addresses, if each chunk of the plan fits where it is to come.
-    fn addresses(&self, plan: &MsmPlan) -> Result<[u64; 2], DriverError> {
-        let each = point_bytes(plan.group);
-        let at = [0, self.second];
-        let mut addresses = [self.first.address(0)?; 2];
-        addresses[1] += self.second;
-        for chunk in 0..plan.chunks().min(2) {
-            let side = (self.side + chunk as usize) % 2;
-            let bytes = plan.choice.chunk.min(plan.terms - chunk * plan.choice.chunk) * each;
-            if side == 0 && self.second > 0 && bytes > self.second {
-                return Err(DriverError::Failed { message: "two buffers for points overlap".to_owned() });
-            }
-            self.first.address(at[side] + bytes)?;
+    /// The buffers, if each chunk of the plan fits where it is to come.
+    fn buffers(&self, plan: &MsmPlan) -> Result<Buffers, DriverError> {
+        let &Self { first, each, count, turn } = self;
+        let refuse = |what: &str| Err(DriverError::Failed { message: format!("buffers for points: {what}") });
+        if count == 0 || count > BUFFERS_MAX || turn >= count {
+            return refuse("there are not so many");
         }
-        Ok(addresses)
+        for chunk in 0..plan.chunks().min(count as u64) {
+            let at = (turn as u64 + chunk) % count as u64 * each;
+            let len = plan.choice.chunk.min(plan.terms - chunk * plan.choice.chunk);
+            let bytes = len * point_bytes(plan.group);
+            if count > 1 && bytes > each {
+                return refuse("they overlap");
+            }
+            first.piece.address(first.at + at, bytes)?;
+        }
+        Ok(Buffers { base: first.address(0)?, each, count })
     }
 }
 
@@ -256,32 +270,32 @@ impl CudaLane {
     ) -> Result<(), DriverError> {
         let plan = work.plan;
         let each = point_bytes(plan.group);
-        let buffers = passing.addresses(plan)?;
+        let buffers = passing.buffers(plan)?;
         let others = std::mem::replace(&mut self.passed, buffers) != buffers;
         work.begin(&self.streams[stream]).map_err(|e| self.failed(e))?;
         for chunk in 0..plan.chunks() {
-            let side = (passing.side + chunk as usize) % 2;
-            let buffer = buffers[side];
+            let turn = (passing.turn + chunk as usize) % buffers.count;
+            let buffer = buffers.base + turn as u64 * buffers.each;
             let first = chunk * plan.choice.chunk;
             let len = plan.choice.chunk.min(plan.terms - first);
             let bytes = &points[(first * each) as usize..((first + len) * each) as usize];
             let mut step = || {
                 if chunk == 0 && others {
-                    // The last chunks of an earlier multiplication may lie across both buffers of this one.
+                    // The last chunks of an earlier multiplication may lie across any buffers of this one.
                     self.consumed.iter().try_for_each(|consumed| self.copies.wait(consumed))?;
                 }
                 // What was there before, of this multiplication or of the one before; what came after that is still computed with.
-                self.copies.wait(&self.consumed[side])?;
+                self.copies.wait(&self.consumed[turn])?;
                 let stream = &self.streams[stream];
                 // From here on the stream has nothing to do but wait, also while this thread fills staging memory.
                 self.clock.marks(stream)?;
                 // Points are no secret.
                 self.send(buffer, bytes, false, &self.copies)?;
-                self.arrived[side].record(&self.copies)?;
-                stream.wait(&self.arrived[side])?;
+                self.arrived[turn].record(&self.copies)?;
+                stream.wait(&self.arrived[turn])?;
                 self.clock.marks(stream)?;
                 work.chunk(stream, chunk, buffer)?;
-                self.consumed[side].record(stream)
+                self.consumed[turn].record(stream)
             };
             step().map_err(|e: CudaError| self.failed(e))?;
         }

@@ -147,8 +147,8 @@ impl<'a> Proof<'a> {
     }
 
     fn passing(&self, msm: usize) -> Passing<'a> {
-        let ProofPlan { second_points: second, first_side, .. } = self.plan;
-        Passing { first: self.work.points.into(), second: *second, side: first_side[msm] }
+        let &ProofPlan { buffers: (count, each), turns, .. } = self.plan;
+        Passing { first: self.work.points.into(), each, count, turn: turns[msm] }
     }
 
     fn start<P: DevicePoint>(

@@ -3,7 +3,8 @@
 //! Two multiplications at once fill each other's gaps (the end of one has few threads), and take buckets and workspace twice.
 //! What is handed in is laid out here: for each stream its own buckets and workspace, and behind the
 //! workspaces a place for each multiplication's result, which is read when all are done. Points that pass through do so on one
-//! stream, all by the same two buffers in turn.
+//! stream, all by the same buffers in turn: with three of them the host is up to two chunks ahead, and what it does beside that (other
+//! proofs' vectors) does not hold up the device; with two it is one ahead.
 
 use plimsoll::Bytes;
 use plimsoll_groth16::backend::CurveGroup;
@@ -31,6 +32,18 @@ const ONE_STREAM: [&[usize]; 2] = [&[H, L, A, B_G1, B_G2], &[]];
 /// How many ways to make a proof are offered, each with at most half the bytes of the one before.
 const WAYS: usize = 6;
 
+/// The most buffers that points pass through.
+pub const BUFFERS_MAX: usize = 3;
+
+/// How the multiplications come one after the other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    OneStream,
+    TwoStreams,
+    /// On one stream, with points that pass through so many buffers.
+    Passing(usize),
+}
+
 /// One way to make a proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProofPlan {
@@ -44,10 +57,10 @@ pub struct ProofPlan {
     pub results: [u64; 5],
     /// Where c lies in the workspace, which is its place until the quotient is made.
     pub product: u64,
-    /// Where the second buffer of points that pass through begins.
-    pub second_points: u64,
-    /// Which of the two buffers each multiplication's first points come to.
-    pub first_side: [usize; 5],
+    /// The buffers that points pass through: how many, and how large.
+    pub buffers: (usize, u64),
+    /// Which of them each multiplication's first points come to.
+    pub turns: [usize; 5],
     /// The bytes of `device.points`.
     pub point_bytes: u64,
     /// The bytes of `device.buckets`.
@@ -67,7 +80,8 @@ pub struct StreamAt {
 
 impl ProofPlan {
     /// The plan with each multiplication the fastest within `each` bytes; `None` if one does not fit.
-    pub fn new(sizes: &DeviceSizes, residence: Residence, two_streams: bool, each: u64, shape: Shape) -> Option<Self> {
+    fn new(sizes: &DeviceSizes, residence: Residence, way: Way, each: u64, shape: Shape) -> Option<Self> {
+        let two_streams = way == Way::TwoStreams;
         if sizes.domain > 1 << MAX_LOG_SIZE || sizes.variables >= 1 << 31 {
             return None;
         }
@@ -95,8 +109,8 @@ impl ProofPlan {
         // The quotient comes before all of them, in the same memory.
         let product = super::aligned(workspace_bytes(true));
         layouts[2].end = layouts[2].end.max(product + sizes.domain * SCALAR_BYTES);
-        let (second_points, first_side) = passing(points, &msms);
-        layouts[0].end = 2 * second_points;
+        let (buffers, turns) = passing(way, &msms);
+        layouts[0].end = buffers.0 as u64 * buffers.1;
         let mut results = [0; 5];
         for (result, msm) in results.iter_mut().zip(&msms) {
             let bytes = msm.as_ref().map_or(0, |msm| u64::from(msm.windows) * jacobian_bytes(msm.group));
@@ -109,8 +123,8 @@ impl ProofPlan {
             streams,
             results,
             product,
-            second_points,
-            first_side,
+            buffers,
+            turns,
             point_bytes,
             bucket_bytes,
             workspace_bytes,
@@ -130,18 +144,26 @@ impl ProofPlan {
     /// About how long it takes, in seconds; see [`MsmPlan::seconds`].
     pub fn seconds(&self, shape: Shape) -> f64 {
         let all: f64 = self.msms.iter().flatten().map(|msm| msm.seconds(shape)).sum();
-        if self.two_streams { all * 0.92 } else { all }
+        match self.buffers.0 {
+            // Now and then the device waits for the host.
+            2 => all * 1.03,
+            _ if self.two_streams => all * 0.92,
+            _ => all,
+        }
     }
 
     /// The fastest within `memory`; `None` if there is none.
     pub fn fastest(sizes: &DeviceSizes, residence: Residence, memory: u64, shape: Shape) -> Option<Self> {
-        // Streamed points come one after the other, so a second stream would only wait.
-        let streams: &[bool] = if residence == Residence::Streamed { &[false] } else { &[true, false] };
-        let candidates = streams.iter().flat_map(|&two| {
+        let ways: &[Way] = match residence {
+            // They come one after the other, so a second stream would only wait.
+            Residence::Streamed => &[Way::Passing(3), Way::Passing(2)],
+            Residence::Resident => &[Way::TwoStreams, Way::OneStream],
+        };
+        let candidates = ways.iter().flat_map(|&way| {
             // Of what each multiplication may take, the largest with which all fit: the halves are near enough.
             let mut each = memory;
             std::iter::from_fn(move || {
-                let plan = Self::new(sizes, residence, two, each, shape);
+                let plan = Self::new(sizes, residence, way, each, shape);
                 each = each * 3 / 4;
                 Some(plan)
             })
@@ -171,19 +193,17 @@ impl ProofPlan {
     }
 }
 
-/// How large each of the two buffers is that points pass through, and in which of them each multiplication begins.
-fn passing(points: Points, msms: &[Option<MsmPlan>; 5]) -> (u64, [usize; 5]) {
-    let mut sides = [0; 5];
-    if points == Points::Resident {
-        return (0, sides);
-    }
+/// The buffers that points pass through, and in which of them each multiplication begins.
+fn passing(way: Way, msms: &[Option<MsmPlan>; 5]) -> ((usize, u64), [usize; 5]) {
+    let mut turns = [0; 5];
+    let Way::Passing(count) = way else { return ((0, 0), turns) };
     let mut chunks = 0;
     for &at in ONE_STREAM[0] {
-        sides[at] = (chunks % 2) as usize;
+        turns[at] = (chunks % count as u64) as usize;
         chunks += msms[at].as_ref().map_or(0, MsmPlan::chunks);
     }
     let chunk = |msm: &MsmPlan| super::aligned(msm.choice.chunk * point_bytes(msm.group));
-    (msms.iter().flatten().map(chunk).max().unwrap_or(0), sides)
+    ((count, msms.iter().flatten().map(chunk).max().unwrap_or(0)), turns)
 }
 
 #[cfg(test)]
@@ -234,14 +254,16 @@ mod tests {
             for way in ProofPlan::ways(&dense(20), Residence::Streamed, Bytes(memory), Shape::HOPPER) {
                 let plan = way.plan;
                 assert!(!plan.two_streams);
+                let (count, bytes) = plan.buffers;
+                assert!((2..=BUFFERS_MAX).contains(&count));
                 let mut next = 0;
                 for &at in ProofPlan::members(false)[0] {
                     let msm = plan.msms[at].as_ref().expect("it has terms");
-                    assert_eq!(plan.first_side[at], next);
-                    next = (next + msm.chunks() as usize) % 2;
-                    assert!(msm.choice.chunk * point_bytes(msm.group) <= plan.second_points);
+                    assert_eq!(plan.turns[at], next);
+                    next = (next + msm.chunks() as usize) % count;
+                    assert!(msm.choice.chunk * point_bytes(msm.group) <= bytes);
                 }
-                assert_eq!(plan.point_bytes, 2 * plan.second_points);
+                assert_eq!(plan.point_bytes, count as u64 * bytes);
             }
         }
     }

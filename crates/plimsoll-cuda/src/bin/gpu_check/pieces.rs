@@ -85,8 +85,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
                 let beside = lane.msm_start(&two, other, at(1), memory(1), 1)?;
                 let third = lane.msm_start(&three, resident(ALIGNMENT), at(3), memory(2), 0)?;
                 // Points of one after the other pass through the same buffers in turn, and nobody waits in between.
-                let (first, second) = (Part { piece: key.memory(), at: 192 << 20 }, aligned(passing.choice.chunk * 96));
-                let streamed = |points, side| PointSource::Streamed(points, Passing { first, second, side });
+                let (first, each) = (Part { piece: key.memory(), at: 192 << 20 }, aligned(passing.choice.chunk * 96));
+                let streamed = |points, turn| PointSource::Streamed(points, Passing { first, each, count: 2, turn });
                 let turns = (passing.chunks() % 2) as usize;
                 let fourth = lane.msm_start(&passing, streamed(&bases[..], 0), at(1), memory(4), 0)?;
                 let fifth = lane.msm_start(&passing, streamed(&backwards[..], turns), at(1), memory(6), 0)?;
