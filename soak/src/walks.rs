@@ -228,10 +228,13 @@ mod tests {
             assert!(seen.contains_key(event), "{event} never happens");
         }
     }
+
     /// Each of these once broke a rule, by a fault of the ledger or of the rules.
     #[test]
     fn walks_that_found_a_fault_pass() {
-        for seed in [7_308, 7_964, 9_580, 13_903, 19_016, 20_186, 21_818, 24_065, 25_004, 27_747] {
+        const SEEDS: [u64; 12] =
+            [7_308, 7_964, 9_580, 13_903, 19_016, 20_186, 21_818, 24_065, 25_004, 27_747, 43_835, 101_365];
+        for seed in SEEDS {
             run(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         }
     }

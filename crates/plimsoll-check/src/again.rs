@@ -127,16 +127,30 @@ pub(crate) fn is_beside_alone(setup: &Setup<'_>, state: &State, facts: &Facts, w
 
 /// The facts with the limits raised to what a job claims that is admitted alone.
 pub(crate) fn raised(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> Facts {
-    let within = accounts_below(setup, state, waiter);
     let mut facts = facts.clone();
-    for at in 0..facts.limit.len() {
-        if waiter.claim[at] > 0 && within.contains(&setup.components[at].account) {
-            let in_flight = facts.owners.iter().filter(|owner| owner.in_flight);
-            let aside: u64 = in_flight.map(|owner| owner.leaves[at].saturating_sub(owner.held[at])).sum();
-            facts.limit[at] = facts.limit[at].max(facts.held[at] + aside + waiter.claim[at]);
-        }
+    for (at, taken) in raised_for(setup, state, &facts, waiter) {
+        facts.limit[at] = facts.limit[at].max(taken + waiter.claim[at]);
     }
     facts
+}
+
+/// The limits as they were before they were raised to what a job claims that was admitted alone: nobody else had a part in them, so
+/// they were as low as was asked for, or as what is held and set aside.
+pub(crate) fn lower_again(setup: &Setup<'_>, state: &State, facts: &mut Facts, admitted: &OwnerFacts) {
+    for (at, taken) in raised_for(setup, state, facts, admitted) {
+        facts.limit[at] = facts.limit[at].min(facts.target[at].max(taken));
+    }
+}
+
+/// The components whose limit is raised for a job that runs alone, and what is held and set aside there without it.
+fn raised_for(setup: &Setup<'_>, state: &State, facts: &Facts, waiter: &OwnerFacts) -> Vec<(usize, u64)> {
+    let within = accounts_below(setup, state, waiter);
+    let is_raised = |at: &usize| waiter.claim[*at] > 0 && within.contains(&setup.components[*at].account);
+    let taken = |at: usize| {
+        let others = facts.owners.iter().filter(|owner| owner.in_flight && owner.actor != waiter.actor);
+        facts.held[at] + others.map(|owner| owner.leaves[at].saturating_sub(owner.held[at])).sum::<u64>()
+    };
+    (0..facts.limit.len()).filter(is_raised).map(|at| (at, taken(at))).collect()
 }
 
 /// Nobody is in flight beside a job that runs alone, where its limit holds.

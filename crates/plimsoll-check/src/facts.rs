@@ -3,6 +3,7 @@
 use plimsoll::Resource;
 use plimsoll::ledger::state::{AccountId, OwnerId, Stand};
 
+use crate::again;
 use crate::event::At;
 use crate::moment::Moment;
 use crate::setup::{Setup, Vector};
@@ -111,6 +112,10 @@ impl Facts {
                     }
                     owner.in_flight &= state.actors[actor].in_flight() || was_admitted(moments, *id);
                     owner.need = Some(granted);
+                    let owner = owner.clone();
+                    if !owner.in_flight && again::would_run_alone(setup, state, actor) {
+                        again::lower_again(setup, state, &mut self, &owner);
+                    }
                 }
                 Moment::Admitted(id) => {
                     let owner = find(*id).and_then(|actor| self.owners.iter_mut().find(|owner| owner.actor == actor));

@@ -223,18 +223,26 @@ fn a_part_whose_device_is_lost_goes_by_another_plan() {
         .jobs(2, JobKind::new("part", here.clone()).or(there.clone()).part_of("parent").withdraws(1))
         .jobs(1, JobKind::new("plain", profile([(both(2, 1), host(0))])))
         .loses(Space::device(0));
-    holds("another device", 646, &["lose", "withdraw"], world);
+    holds("another device", 627, &["lose", "withdraw"], world);
     let world = World::new(two())
         .jobs(2, JobKind::new("parent", parent(&here)).cancels())
         .jobs(1, JobKind::new("part", here.clone()).or(slow.clone()).part_of("parent").withdraws(1))
         .loses(Space::device(0));
-    holds("another way that needs more than there is room for", 920, &["lose", "withdraw"], world);
+    holds("another way that needs more than there is room for", 885, &["lose", "withdraw"], world);
     let world = World::new(two())
         .jobs(1, JobKind::new("parent", room_for_both).cancels())
-        .jobs(2, JobKind::new("part", here).or(there).or(slow).part_of("parent").retries_stages(1))
+        .jobs(2, JobKind::new("part", here.clone()).or(there.clone()).or(slow).part_of("parent").retries_stages(1))
         .loses(Space::device(0))
         .loses(Space::device(1));
-    holds("both devices", 539, &["lose", "retry stage"], world);
+    holds("both devices", 503, &["lose", "retry stage"], world);
+    let goes_on = Profile::new().stage("begin", host(1), host(1)).stage("split", host(1), host(1)).parts(1, &here);
+    let goes_on = goes_on.stage("join", host(2), host(0));
+    let world = World::new(two())
+        .jobs(1, JobKind::new("parent", goes_on).cancels())
+        .jobs(1, JobKind::new("part", here).or(there).part_of("parent").withdraws(1))
+        .jobs(1, JobKind::new("plain", profile([(both(1, 1), host(0))])))
+        .loses(Space::device(0));
+    holds("another device, and its parent goes on meanwhile", 258, &["lose", "withdraw"], world);
 }
 
 /// A job in flight that comes to a stage which needs a lost device goes by another plan, if that is safe.
@@ -310,6 +318,11 @@ fn jobs_larger_than_a_limit_run_alone() {
         .jobs(1, JobKind::new("tenant's", profile([(both(4, 2), host(0))])).child("tenant").alone_if_oversize())
         .jobs(2, JobKind::new("ours", profile([(both(1, 1), host(0))])));
     holds("alone in a child, and not on the device", 23, &["end stage"], world);
+    let world = World::new(budget(2, 1))
+        .jobs(1, JobKind::new("leaves", profile([(host(1), host(1))])))
+        .jobs(1, JobKind::new("large", one(4)).alone_if_oversize())
+        .jobs(1, JobKind::new("waits for what is left", one(2)).priority(1).withdraws(1));
+    holds("alone beside what others have left", 90, &["drop results", "withdraw"], world);
     let world = World::new(budget(5, 2))
         .jobs(2, JobKind::new("large", large).alone_if_oversize().restarts(1))
         .jobs(1, JobKind::new("partition", partition()))

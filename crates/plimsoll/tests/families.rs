@@ -192,6 +192,64 @@ fn a_stage_that_leaves_no_room_for_unfinished_parts_is_not_entered() {
     drop(job.enter(2).wait().unwrap());
 }
 
+/// A job on the host that makes room in its second stage for a part like this one.
+fn with_room_for(part: &Profile) -> Profile {
+    let one = || demand(1, 0);
+    Profile::new().stage("begin", one(), one()).stage("parts", one(), one()).parts(1, part).stage(
+        "end",
+        one(),
+        demand(0, 0),
+    )
+}
+
+/// Two stages on the host and on a device.
+fn on(class: Class, on_device: [u64; 2], on_host: u64) -> Profile {
+    let host = || demand(on_host, 0);
+    let [first, second] = on_device.map(|bytes| host().bytes(class, Bytes(bytes)));
+    Profile::new().stage("half", first, host()).stage("prove", second, demand(0, 0))
+}
+
+/// A job in its first stage, of which a part in flight goes by its second plan, since the first device is taken.
+fn part_by_its_second_plan(part: JobSpec) -> (Ledger, Job, plimsoll::Grant, Job) {
+    let devices = Budget::new().space(Space::device(0), Bytes(1)).space(Space::device(1), Bytes(2));
+    let ledger = Ledger::new(devices.space(Space::HOST, Bytes(20)));
+    let taken = ledger.reserve(ON_ONE, Bytes(1)).wait().unwrap();
+    let mut job = ledger.submit(JobSpec::new("job", with_room_for(&part.profile))).unwrap();
+    let begin = job.enter(0).wait().unwrap();
+    let mut part = ledger.submit(part.part_of(&job)).unwrap();
+    let half = part.enter(0).wait().unwrap();
+    assert_eq!(half.choice(), 1);
+    drop((half, taken));
+    (ledger, job, begin, part)
+}
+
+#[test]
+fn what_is_set_aside_for_a_part_is_as_much_when_the_plan_that_it_was_for_is_lost() {
+    let part = JobSpec::new("part", on(ON_ONE, [1, 1], 1)).or(on(ON_OTHER, [2, 1], 3));
+    let (ledger, mut job, begin, mut part) = part_by_its_second_plan(part);
+    ledger.retire(Space::device(0)).unwrap();
+    drop(begin);
+    // What the part needs by the plan that it goes by was never set aside here, and is not missing now.
+    drop(job.enter(1).wait().unwrap());
+    assert_eq!(part.enter(1).wait().unwrap().choice(), 1);
+    drop((part, job));
+    assert!(ledger.snapshot().is_empty());
+}
+
+#[test]
+fn a_part_goes_smaller_only_by_what_its_parent_has_room_for() {
+    let larger_than_the_first = on(ON_OTHER, [1, 1], 3);
+    let part = JobSpec::new("part", on(ON_ONE, [1, 0], 1)).or(on(ON_OTHER, [2, 2], 3));
+    let part = part.or(larger_than_the_first).or(on(ON_OTHER, [0, 0], 1));
+    let (ledger, mut job, begin, mut part) = part_by_its_second_plan(part);
+    assert!(part.go_smaller());
+    drop(begin);
+    drop(job.enter(1).wait().unwrap());
+    assert_eq!(part.enter(1).wait().unwrap().choice(), 3);
+    drop((part, job));
+    assert!(ledger.snapshot().is_empty());
+}
+
 #[test]
 fn a_request_is_granted_by_the_first_profile_that_fits() {
     let on = |class: Class, bytes| {

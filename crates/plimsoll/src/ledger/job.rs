@@ -306,7 +306,8 @@ impl Job {
 
     /// Goes by the next of its [alternatives](JobSpec::or) that claims no more of anything, and gives up those before it:
     /// for a stage that was granted by a plan which then turned out to be too large, and is [run again](Grant::retry).
-    /// False, and nothing has changed, if there is none, or the job is not in flight and between stages.
+    /// A part only goes by one for which its parent has room. False, and nothing has changed, if there is none, or the job is not
+    /// in flight and between stages.
     pub fn go_smaller(&mut self) -> bool {
         self.cancel_enter();
         self.inner.event(|state, out| state.go_smaller(self.id, out))

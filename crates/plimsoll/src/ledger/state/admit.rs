@@ -152,9 +152,7 @@ impl LedgerState {
         }
         let mut held_back = false;
         let age = self.age(id);
-        let turns = self.turns(id);
-        for turn in 0..self.plan_count(id) {
-            let at = turns.get(turn).copied().unwrap_or(turn);
+        for at in self.turns(id) {
             if self.cannot_fit(id, at) || self.leaves_the_load_to_others(id, at) {
                 continue;
             }
@@ -281,7 +279,7 @@ impl LedgerState {
                 || plan.needs.is_empty() != owner.needs.is_empty()
                 || childs(&plan.claims[0]) != own
         };
-        !owner.in_flight() && self.plan_count(id) > 1 && plans.iter().any(differs)
+        !owner.in_flight() && !self.has_one_way(id) && plans.iter().any(differs)
     }
 
     /// Whether `waiter` could be served at once if the limits of its own child were lifted, and only then, and `passer` takes

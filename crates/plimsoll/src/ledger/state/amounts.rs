@@ -25,6 +25,11 @@ impl Amounts {
         self.0.is_empty()
     }
 
+    /// Whether there is no more of any component than in `other`.
+    pub(super) fn is_within(&self, other: &Amounts) -> bool {
+        self.iter().all(|(component, amount)| amount <= other.of(component))
+    }
+
     /// Forgets the components for which `keep` says no.
     pub(super) fn retain(&mut self, keep: impl Fn(ComponentId) -> bool) {
         self.0.retain(|entry| keep(entry.0));

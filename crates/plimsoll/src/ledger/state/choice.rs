@@ -15,6 +15,8 @@
 //! - *What a plan needs is pinned with it*: a job in flight changes to a plan that needs the same residencies, or gives some up
 //!   for good (`go_smaller`). Others it would have to pin, and perhaps to load, and nobody has made room for that.
 //! - *A plan whose claim is above a limit drops out* for as long as it is. A job of which no plan is left never fits.
+//! - *A plan that is given up keeps its number.* What was set aside for a part goes by one of its plans, also when that has been lost
+//!   with its device and the part goes by another one (`family`).
 
 use std::sync::Arc;
 
@@ -49,6 +51,17 @@ pub(super) struct Plan {
     /// The residencies that a job needs which goes by it, in order.
     pub(super) needs: Needs,
 }
+
+/// One of the plans of a job.
+#[derive(Clone, Debug)]
+struct Way {
+    plan: Arc<Plan>,
+    /// The job does not come to go by it any more.
+    is_given_up: bool,
+}
+
+/// The numbers of some plans of a job.
+pub(super) type Ways = SmallVec<[usize; 8]>;
 
 /// Residencies that are needed together.
 pub(super) type Needs = SmallVec<[ResidencyId; 2]>;
@@ -131,10 +144,12 @@ fn vector(demand: &Demand, account: AccountId, accounts: &mut Accounts) -> Resul
 /// The plans of one job, in order of preference; at least one.
 #[derive(Clone, Debug)]
 pub(super) struct Plans {
-    all: SmallVec<[Arc<Plan>; 1]>,
+    /// Those that are given up are left in their places.
+    all: SmallVec<[Way; 1]>,
     /// The one that it goes by.
     at: usize,
-    /// The one that it goes by until it is admitted.
+    /// The one that it goes by until it is admitted; of a part also the one for which its parent has set something aside, to its
+    /// end.
     nominal: usize,
     /// What is needed by any of those that it was submitted with.
     known: Needs,
@@ -143,7 +158,7 @@ pub(super) struct Plans {
 impl Plans {
     /// The plan that the job goes by.
     pub(super) fn current(&self) -> &Plan {
-        &self.all[self.at]
+        &self.all[self.at].plan
     }
 
     pub(super) fn is_current(&self, at: usize) -> bool {
@@ -162,45 +177,67 @@ impl Plans {
 
     /// The plan that a job goes by until it is admitted; for a part, the one for which its parent has room.
     pub(super) fn nominal(&self) -> &Plan {
-        &self.all[self.nominal]
+        &self.all[self.nominal].plan
     }
 
-    /// Makes the first plan that `fits` the one that stands for the job until it is admitted.
-    pub(super) fn choose(&mut self, fits: impl FnMut(&Plan) -> bool) -> bool {
-        let at = self.iter().position(fits);
+    /// Makes the first plan that `fits` the one that stands for a job that was just laid out.
+    pub(super) fn choose(&mut self, mut fits: impl FnMut(&Plan) -> bool) -> bool {
+        let at = self.left().find(|(_, plan)| fits(plan)).map(|(at, _)| at);
         if let Some(at) = at {
-            self.stand_for(at);
+            (self.at, self.nominal) = (at, at);
         }
         at.is_some()
     }
 
     /// Makes a plan the one that stands for the job until it is admitted.
     pub(super) fn stand_for(&mut self, at: usize) {
-        (self.at, self.nominal) = (at, at);
+        self.nominal = at;
     }
 
-    /// Forgets the plans that `are_gone`, but not the one that a job in flight goes by, nor the last one that is left.
-    pub(super) fn forget(&mut self, in_flight: bool, are_gone: impl Fn(&Plan) -> bool) {
+    /// Gives up the plans that `are_gone`, but not the one that a job in flight goes by; none, if no other would be left.
+    pub(super) fn give_up(&mut self, in_flight: bool, are_gone: impl Fn(&Plan) -> bool) {
         let going_by = in_flight.then_some(self.at);
         let stays = |at: usize, plan: &Plan| Some(at) == going_by || !are_gone(plan);
-        let staying: SmallVec<[bool; 4]> = self.iter().enumerate().map(|(at, plan)| stays(at, plan)).collect();
-        if !staying.contains(&true) {
+        if !self.left().any(|(at, plan)| stays(at, plan)) {
             return;
         }
-        let moved = |from: usize| staying[..from].iter().filter(|stays| **stays).count();
-        // Without the one that stands for it the job is laid out anew (`reset_plan`), from the first one on.
-        let moved = |from: usize| if staying[from] { moved(from) } else { 0 };
-        (self.at, self.nominal) = (moved(self.at), moved(self.nominal));
-        let mut staying = staying.into_iter();
-        self.all.retain(|_| staying.next().unwrap_or(true));
+        for (at, way) in self.all.iter_mut().enumerate() {
+            way.is_given_up |= !stays(at, &way.plan);
+        }
+        if mutant!("counted-by-a-plan-of-no-surety") && self.all[self.nominal].is_given_up {
+            self.nominal = self.all.iter().position(|way| !way.is_given_up).unwrap_or(0);
+        }
+    }
+
+    /// Gives up all plans before one. False, and nothing has changed, if what is set aside for a part would go with them, and this
+    /// one is not within that.
+    fn give_up_before(&mut self, at: usize, is_part: bool) -> bool {
+        let (nominal, plan) = (&self.all[self.nominal], &self.all[at].plan);
+        if at > self.nominal && !nominal.is_given_up {
+            let is_surety = |plan: &Plan| (plan.leaves.clone(), plan.needs_beside_its_leavings());
+            let ((leaves, needs), (leaves_before, needs_before)) = (is_surety(plan), is_surety(&nominal.plan));
+            let is_within = leaves.is_within(&leaves_before) && needs.is_within(&needs_before);
+            if is_part && !is_within && !mutant!("smaller-but-not-for-its-parent") {
+                return false;
+            }
+            self.nominal = at;
+        }
+        self.all[..at].iter_mut().for_each(|way| way.is_given_up = true);
+        true
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Plan> {
-        self.all.iter_mut().map(Arc::make_mut)
+        self.all.iter_mut().map(|way| Arc::make_mut(&mut way.plan))
     }
 
+    /// The plans that are not given up, with their numbers.
+    pub(super) fn left(&self) -> impl Iterator<Item = (usize, &Plan)> {
+        self.all.iter().enumerate().filter(|(_, way)| !way.is_given_up).map(|(at, way)| (at, &*way.plan))
+    }
+
+    /// The plans that are not given up.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Plan> {
-        self.all.iter().map(|plan| &**plan)
+        self.left().map(|(_, plan)| plan)
     }
 }
 
@@ -227,7 +264,7 @@ impl LedgerState {
     /// Lays out all profiles of a job, over the urgent reserve as well where it may use that.
     pub(super) fn plans_of(&mut self, account: AccountId, spec: &JobSpec) -> Result<Plans, SubmitError> {
         let name = &spec.name;
-        let mut all: SmallVec<[Arc<Plan>; 1]> = SmallVec::new();
+        let mut all: SmallVec<[Way; 1]> = SmallVec::new();
         let (mut unbudgeted, mut lost, mut known) = (None, None, Needs::new());
         let urgent = (spec.urgent && spec.parent.is_none()).then(|| self.accounts.urgent(account)).flatten();
         for (choice, profile) in std::iter::once(&spec.profile).chain(&spec.alternatives).enumerate() {
@@ -255,7 +292,7 @@ impl LedgerState {
                 match self.layouts.of(ask, &mut self.accounts) {
                     Ok(plan) => {
                         known.extend_from_slice(&needs);
-                        all.push(plan);
+                        all.push(Way { plan, is_given_up: false });
                     }
                     // The budget has no such device, say: this one cannot be chosen.
                     Err(kind) => unbudgeted = unbudgeted.or(Some(kind)),
@@ -270,7 +307,7 @@ impl LedgerState {
                 Err(SubmitError::Unbudgeted { job: name.clone(), place: self.root_place(kind) })
             }
             _ => {
-                let nominal = all.iter().position(|plan| plan.account == account).unwrap_or(0);
+                let nominal = all.iter().position(|way| way.plan.account == account).unwrap_or(0);
                 known.sort();
                 known.dedup();
                 Ok(Plans { all, at: nominal, nominal, known })
@@ -286,11 +323,19 @@ impl LedgerState {
         }
     }
 
-    /// How many plans a request may be granted by; one for a free-standing reservation.
-    pub(super) fn plan_count(&self, id: OwnerId) -> usize {
+    /// The numbers of the plans that a request may be granted by; one for a free-standing reservation.
+    pub(super) fn ways(&self, id: OwnerId) -> Ways {
         match &self.owners[id.0].declared {
-            Declared::Job { plans, .. } => plans.all.len(),
-            Declared::Standing { .. } => 1,
+            Declared::Job { plans, .. } => plans.left().map(|(at, _)| at).collect(),
+            Declared::Standing { .. } => Ways::from_elem(0, 1),
+        }
+    }
+
+    /// Whether a request may be granted in one way only.
+    pub(super) fn has_one_way(&self, id: OwnerId) -> bool {
+        match &self.owners[id.0].declared {
+            Declared::Job { plans, .. } => plans.all.len() == 1 || plans.iter().nth(1).is_none(),
+            Declared::Standing { .. } => true,
         }
     }
 
@@ -304,26 +349,25 @@ impl LedgerState {
         }
     }
 
-    /// In which order an admission tries its plans, where that is not the order of preference: of those that need something,
-    /// first those by which the fewest jobs in flight go, and of equals those for which all of it is there. So a job goes where its
+    /// In which order an admission tries its plans: of those that need something, first those by which the fewest jobs in flight go, and of equals those for which all of it is there. So a job goes where its
     /// key is, and has it loaded elsewhere only when somebody is there already: also where its first stages are on the host, and
     /// what is taken on a device does not show. A plan that needs nothing keeps its turn: which is better, slowly or with a table
     /// that must be loaded, is said by the order of preference alone.
-    pub(super) fn turns(&self, id: OwnerId) -> SmallVec<[usize; 8]> {
-        let Declared::Job { plans, .. } = &self.owners[id.0].declared else { return SmallVec::new() };
-        if plans.all.len() == 1 || plans.known.is_empty() || mutant!("loaded-elsewhere-first") {
-            return SmallVec::new();
+    pub(super) fn turns(&self, id: OwnerId) -> Ways {
+        let mut turns = self.ways(id);
+        let Declared::Job { plans, .. } = &self.owners[id.0].declared else { return turns };
+        if turns.len() == 1 || plans.known.is_empty() || mutant!("loaded-elsewhere-first") {
+            return turns;
         }
-        let mut turns: SmallVec<[usize; 8]> = (0..plans.all.len()).collect();
-        let needy: SmallVec<[usize; 8]> = turns.iter().copied().filter(|at| !plans.all[*at].needs.is_empty()).collect();
-        let mut sorted = needy.clone();
+        let needs = |at: usize| &plans.all[at].plan.needs;
+        let mut sorted: Ways = turns.iter().copied().filter(|at| !needs(*at).is_empty()).collect();
         // A stable sort: the order of preference stands among equals.
         sorted.sort_by_key(|at| {
-            let needs = &plans.all[*at].needs;
-            let going = if mutant!("idle-devices-stay-idle") { 0 } else { self.going_with(needs) };
-            (going, !self.are_resident(needs))
+            let going = if mutant!("idle-devices-stay-idle") { 0 } else { self.going_with(needs(*at)) };
+            (going, !self.are_resident(needs(*at)))
         });
-        needy.iter().zip(sorted).for_each(|(turn, at)| turns[*turn] = at);
+        let needy = turns.iter_mut().filter(|turn| !needs(**turn).is_empty());
+        needy.zip(sorted).for_each(|(turn, at)| *turn = at);
         turns
     }
 
@@ -338,7 +382,7 @@ impl LedgerState {
     /// end of the load before its admission, unless more go already wherever what it needs is there.
     pub(super) fn leaves_the_load_to_others(&self, id: OwnerId, at: usize) -> bool {
         let Declared::Job { plans, .. } = &self.owners[id.0].declared else { return false };
-        let needs = &plans.all[at].needs;
+        let needs = &plans.all[at].plan.needs;
         let is_on_its_way = |need: &ResidencyId| {
             matches!(self.residencies.entry(*need).residence, Residence::Resident | Residence::Loading(_))
         };
@@ -356,11 +400,6 @@ impl LedgerState {
     /// Lets a job that is not in flight any more claim what it claimed at first.
     pub(super) fn reset_plan(&mut self, id: OwnerId) {
         self.adopt_nominal_plan(id);
-        // Also where that has the number that it had: those before it may have been forgotten.
-        let Declared::Job { plans, .. } = &self.owners[id.0].declared else { unreachable!("only jobs have plans") };
-        if !mutant!("plan-by-its-number") {
-            self.go_by(id, plans.at);
-        }
         self.claim_all(id);
     }
 
@@ -380,7 +419,8 @@ impl LedgerState {
         if !owner.is_part() && plans.all.len() > 1 {
             let ordinary = |plan: &Plan| !self.accounts.is_urgent(plan.account);
             let fits = |plan: &Plan| ordinary(plan) && self.is_attainable(plan);
-            nominal = plans.iter().position(fits).or_else(|| plans.iter().position(ordinary)).unwrap_or(0);
+            let first = |is_it: &dyn Fn(&Plan) -> bool| plans.left().find(|(_, plan)| is_it(plan)).map(|(at, _)| at);
+            nominal = first(&fits).or_else(|| first(&ordinary)).or_else(|| first(&|_| true)).expect("one is left");
         }
         self.adopt_plan(id, nominal);
     }
@@ -395,12 +435,12 @@ impl LedgerState {
 
     /// Grants the waiting request of a job in flight, or of a part of one, by the first plan by which that is possible.
     pub(super) fn try_grant_by_any_plan(&mut self, id: OwnerId) -> Option<Granted> {
-        let count = self.plan_count(id);
-        if count == 1 {
-            return if self.cannot_fit(id, 0) { None } else { self.try_grant(id) };
+        let ways = self.ways(id);
+        if let [only] = ways[..] {
+            return if self.cannot_fit(id, only) { None } else { self.try_grant(id) };
         }
         let was_in_flight = self.owners[id.0].in_flight();
-        for at in 0..count {
+        for at in ways {
             if self.cannot_fit(id, at) {
                 continue;
             }
@@ -419,7 +459,7 @@ impl LedgerState {
                 self.changed_plan |= self.owners[id.0].in_flight() && before.at != at;
                 // It was kept as long as the job went by it.
                 if !mutant!("lost-plan-left-behind") {
-                    self.forget_lost_plans(id);
+                    self.give_up_lost_plans(id);
                 }
                 return granted;
             }
@@ -446,11 +486,11 @@ impl LedgerState {
         let Declared::Job { plans, .. } = &owner.declared else { return false };
         let Some(Want::Stage(stage)) = owner.waiting.as_ref().map(|waiting| waiting.want) else { return false };
         // Who is admitted to a load is not asked for its stage yet.
-        let needs = &plans.all[at].needs;
+        let needs = &plans.all[at].plan.needs;
         if !needs.is_empty() && (*needs != owner.needs || self.readiness(id) != Readiness::Ready) {
             return false;
         }
-        plans.all[at].peaks[stage].iter().any(|(of, peak)| {
+        plans.all[at].plan.peaks[stage].iter().any(|(of, peak)| {
             let component = self.accounts.component(of);
             let probing = self.residencies.probing && !mutant!("cannot-fit-beside-what-can-go");
             let reclaimable = if probing { component.reclaimable } else { 0 };
@@ -464,7 +504,7 @@ impl LedgerState {
         let owner = &self.owners[id.0];
         let Declared::Job { plans, restarts, .. } = &owner.declared else { return None };
         let (before, claim, leaves) = (plans.at, owner.claim.clone(), owner.leaves.clone());
-        let (plan, stage) = (&plans.all[at], owner.current_stage()?);
+        let (plan, stage) = (&plans.all[at].plan, owner.current_stage()?);
         let is_possible = at == before
             || plan.account == owner.account
                 && self.may_come_to_need(id, &plan.needs)
@@ -508,20 +548,19 @@ impl LedgerState {
     }
 
     /// Lets a job in flight that stands between stages go by the next plan that claims and needs no more of anything, and gives
-    /// up those before it. That lowers its claim, so nobody has to look whether it is safe. False, and nothing has changed, if
-    /// there is no such plan.
+    /// up those before it; a part only by one for which its parent has room. That lowers its claim, so nobody has to look
+    /// whether it is safe. False, and nothing has changed, if there is no such plan.
     pub fn go_smaller(&mut self, id: OwnerId, out: &mut Vec<Outcome>) -> bool {
         let owner = &self.owners[id.0];
         let Declared::Job { plans, running: None, .. } = &owner.declared else { return false };
         if !owner.in_flight() || owner.waiting.is_some() {
             return false;
         }
-        let (from, count, claim, leaves) = (plans.at, plans.all.len(), owner.claim.clone(), owner.leaves.clone());
+        let (from, claim, leaves) = (plans.at, owner.claim.clone(), owner.leaves.clone());
         let (needs, is_parent) = (owner.needs.clone(), !owner.family.parts.is_empty());
-        let within = |less: &Amounts, more: &Amounts| less.iter().all(|(at, amount)| amount <= more.of(at));
-        for at in from + 1..count {
+        for at in self.ways(id).into_iter().filter(|at| *at > from) {
             let Declared::Job { plans, .. } = &self.owners[id.0].declared else { unreachable!("checked above") };
-            let less = &plans.all[at].needs;
+            let less = &plans.all[at].plan.needs;
             // Its parts may need what it has pinned.
             if *less != needs && (is_parent || !less.iter().all(|need| needs.contains(need))) {
                 continue;
@@ -533,10 +572,10 @@ impl LedgerState {
                 continue;
             };
             let owner = &mut self.owners[id.0];
-            if within(&owner.claim, &claim) && within(&owner.leaves, &leaves) {
-                let Declared::Job { plans, .. } = &mut owner.declared else { unreachable!("checked above") };
-                plans.all.drain(..at);
-                (plans.at, plans.nominal) = (0, plans.nominal.saturating_sub(at));
+            let is_part = owner.is_part();
+            let is_less = owner.claim.is_within(&claim) && owner.leaves.is_within(&leaves);
+            let Declared::Job { plans, .. } = &mut owner.declared else { unreachable!("checked above") };
+            if is_less && plans.give_up_before(at, is_part) {
                 self.unpin_all_but_needs(id, &needs);
                 self.settle(out);
                 return true;

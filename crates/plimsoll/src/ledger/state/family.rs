@@ -174,7 +174,8 @@ impl LedgerState {
         for part in &self.owners[id.0].family.parts {
             let part = &self.owners[part.0];
             let Declared::Job { plans, .. } = &part.declared else { unreachable!("only jobs are parts") };
-            // A part in flight that takes its first request back goes by its nominal plan again.
+            // A part in flight that takes its first request back goes by its nominal plan again. That it may be lost with its
+            // device by then, and the part refused, makes it no less what was set aside: nothing else was.
             let mut leaves = plans.nominal().leaves.clone();
             leaves.raise_to(&part.leaves);
             need.add_all(&leaves);
@@ -307,7 +308,7 @@ impl LedgerState {
         self.leave_needs(id);
         if let Some(parent) = self.owners[id.0].family.parent {
             self.leave_family(id, FamilyBefore::default());
-            self.forget_lost_plans(id);
+            self.give_up_lost_plans(id);
             self.reset_plan(id);
             self.lower_claim(parent);
             if matches!(self.owners[parent.0].declared, Declared::Job { ending: true, .. }) {
@@ -316,7 +317,7 @@ impl LedgerState {
                 self.end_if_done(parent, out);
             }
         } else {
-            self.forget_lost_plans(id);
+            self.give_up_lost_plans(id);
             self.reset_plan(id);
         }
     }

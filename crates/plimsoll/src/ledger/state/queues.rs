@@ -314,7 +314,7 @@ impl LedgerState {
     /// Whether a request can be served in one way only, by what it waits for alone.
     fn is_plain(&self, id: OwnerId) -> bool {
         let owner = &self.owners[id.0];
-        self.plan_count(id) == 1
+        self.has_one_way(id)
             && owner.needs.is_empty()
             && !owner.may_run_alone()
             && !self.accounts.is_urgent(owner.account)

@@ -67,7 +67,7 @@ impl LedgerState {
         }
         // What a part may go by depends on what its parent claims by now.
         for &id in &owners {
-            self.forget_lost_plans(id);
+            self.give_up_lost_plans(id);
         }
         let residencies: Vec<ResidencyId> =
             self.residencies.entries.iter().map(|(index, _)| ResidencyId(index)).collect();
@@ -129,14 +129,14 @@ impl LedgerState {
 
     /// Lets a job in flight go by another of its plans, with what that promises.
     fn move_to_other_plan(&mut self, id: OwnerId) -> bool {
-        for at in 0..self.plan_count(id) {
+        for at in self.ways(id) {
             let Declared::Job { plans, .. } = &self.owners[id.0].declared else { unreachable!("only jobs have plans") };
             if plans.is_current(at) {
                 continue;
             }
             let Some(before) = self.change_plan(id, at) else { continue };
             if self.is_safe() {
-                self.forget_lost_plans(id);
+                self.give_up_lost_plans(id);
                 // It may claim less now, which others wait for, and limits that are on their way down.
                 self.changed_plan |= !mutant!("moved-and-nobody-told");
                 return true;
@@ -146,9 +146,9 @@ impl LedgerState {
         false
     }
 
-    /// Forgets the plans of a job that need a lost device in a stage that is still to come, as long as there are others and
+    /// Gives up the plans of a job that need a lost device in a stage that is still to come, as long as there are others and
     /// the job does not go by them already. What they needed there is not on the books, so they would seem to fit.
-    pub(super) fn forget_lost_plans(&mut self, id: OwnerId) {
+    pub(super) fn give_up_lost_plans(&mut self, id: OwnerId) {
         if !self.accounts.any_lost() {
             return;
         }
@@ -164,7 +164,7 @@ impl LedgerState {
         if is_part && !in_flight {
             return self.choose_another_way(id);
         }
-        plans.forget(in_flight, is_lost);
+        plans.give_up(in_flight, is_lost);
         if !in_flight {
             self.reset_plan(id);
         }
@@ -187,7 +187,7 @@ impl LedgerState {
         // With itself out of the sum of those that are not ended.
         let others = |state: &mut LedgerState| std::mem::take(&mut state.owners[parent.0].family.parts);
         let mut candidates: SmallVec<[(usize, Amounts, Amounts); 4]> = SmallVec::new();
-        for (at, plan) in plans.iter().enumerate().filter(|(_, plan)| is_left(plan)) {
+        for (at, plan) in plans.left().filter(|(_, plan)| is_left(plan)) {
             candidates.push((at, plan.leaves.clone(), plan.needs_beside_its_leavings()));
         }
         let parts = others(self);
@@ -202,7 +202,7 @@ impl LedgerState {
         let (accounts, residencies, owner) = (&self.accounts, &self.residencies, &mut self.owners[id.0]);
         let Declared::Job { plans, .. } = &mut owner.declared else { unreachable!("looked at above") };
         plans.stand_for(chosen);
-        plans.forget(false, |plan| plan.is_lost(0, accounts, residencies));
+        plans.give_up(false, |plan| plan.is_lost(0, accounts, residencies));
         self.reset_plan(id);
     }
 
