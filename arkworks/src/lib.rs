@@ -7,6 +7,7 @@
 //! `cargo test --release` in this folder; `cargo run --release --example square_root`.
 
 use ark_bls12_381::{Bls12_381, Fr, G1Affine as ArkG1, G2Affine as ArkG2};
+use ark_ec::AffineRepr;
 use ark_ff::{BigInt, PrimeField};
 use ark_groth16::{Proof as ArkProof, ProvingKey as ArkKey};
 use ark_relations::gr1cs::{ConstraintSystem, R1CS_PREDICATE_LABEL, SynthesisError};
@@ -45,6 +46,13 @@ pub enum ImportError {
         /// Which of its points, from 0.
         index: usize,
     },
+    /// A point of the key is of a variable that does not occur in the circuit's matrix, and is not infinity: the key is another circuit's.
+    Unused {
+        /// The query.
+        query: &'static str,
+        /// Which of its points, from 0.
+        index: usize,
+    },
 }
 
 impl std::fmt::Display for ImportError {
@@ -57,6 +65,9 @@ impl std::fmt::Display for ImportError {
                 write!(f, "the key's {query} has {found} points, the circuit needs {expected}")
             }
             Self::Point { query, index } => write!(f, "point {index} of the key's {query} is not in its group"),
+            Self::Unused { query, index } => {
+                write!(f, "the key's {query} has point {index}, of which the circuit has no use; it is another circuit's key")
+            }
         }
     }
 }
@@ -133,7 +144,7 @@ pub fn proving_key(key: &ArkKey<Bls12_381>, shape: &R1cs) -> Result<ProvingKey, 
 }
 
 /// The points of the variables that occur; arkworks has infinity for the others.
-fn points<Ark, Ours>(
+fn points<Ark: AffineRepr, Ours>(
     query: &'static str,
     all: &[Ark],
     of: Option<&Density>,
@@ -141,9 +152,12 @@ fn points<Ark, Ours>(
 ) -> Result<Vec<Ours>, ImportError> {
     let kept = of.map_or(all.len(), Density::total);
     let mut points = Vec::with_capacity(kept);
-    for (index, point) in all.iter().enumerate().filter(|(index, _)| of.is_none_or(|density| density.contains(*index)))
-    {
-        points.push(convert(point).ok_or(ImportError::Point { query, index })?);
+    for (index, point) in all.iter().enumerate() {
+        if of.is_none_or(|density| density.contains(index)) {
+            points.push(convert(point).ok_or(ImportError::Point { query, index })?);
+        } else if !point.is_zero() {
+            return Err(ImportError::Unused { query, index });
+        }
     }
     Ok(points)
 }

@@ -115,6 +115,13 @@ fn what_does_not_belong_together_is_refused() {
     let other = shape(&synthesised(Random { steps: 31, ..circuit.clone() })).expect("shape");
     assert!(matches!(proving_key(&ark_key, &other), Err(ImportError::KeyLength { .. })));
 
+    // A point of a variable that does not occur.
+    let unused = (0..r1cs.variables()).find(|variable| !r1cs.b_density().contains(*variable)).expect("one of them");
+    let mut strange = ark_key.clone();
+    strange.b_g1_query[unused] = strange.vk.alpha_g1;
+    let refused = proving_key(&strange, &r1cs);
+    assert!(matches!(refused, Err(ImportError::Unused { query: "b_g1_query", index }) if index == unused));
+
     let key = Arc::new(proving_key(&ark_key, &r1cs).expect("the key fits"));
     let prover = Prover::new(r1cs, key, Arc::new(Cpu::new())).expect("the key fits");
     let attempt = |circuit| prove(&prover, &Ledger::unlimited(), &synthesised(circuit), Blinding::from_os());

@@ -107,6 +107,11 @@ pub(crate) fn point<P: FilePoint>(bytes: &[u8]) -> Result<P, PointFault> {
     if point.on_curve() { Ok(point) } else { Err(PointFault::NotOnCurve) }
 }
 
+/// The same of bytes that were found to be a point before: nothing is checked but what reading them takes.
+pub(crate) fn known_point<P: FilePoint>(bytes: &[u8]) -> Result<P, PointFault> {
+    if is_infinity(bytes) { Ok(P::identity()) } else { P::from_coordinates(bytes).ok_or(PointFault::NotCanonical) }
+}
+
 /// A point of the curve outside the group of prime order, for tests.
 #[cfg(test)]
 pub(crate) fn outside_subgroup() -> G1Affine {

@@ -3,10 +3,14 @@
 //!
 //! With the feature `insecure-setup` some can be made for development (`insecure`).
 
+use blstrs::{G1Affine, G2Affine};
+
 use crate::container::{Container, Kind};
+use crate::contributions::{self, Contribution};
 use crate::curve::{self, BASE_BYTES};
 use crate::error::{Part, ReadError};
 use crate::fields::Fields;
+use crate::points::{FilePoint, point};
 
 #[cfg(any(test, feature = "insecure-setup"))]
 pub mod insecure;
@@ -76,6 +80,38 @@ impl<'a> PtauFile<'a> {
         let prepared = [12, 13, 14, 15].iter().all(|id| matches!(container.find(*id, "Lagrange basis"), Ok(Some(_))));
         let header = PtauHeader { power, ceremony_power, contributions, prepared };
         Ok(Self { container, header })
+    }
+
+    /// The powers of τ from 0 on in both groups, at most so many: points that are on the curve; whether they are in their groups, and
+    /// belong together, `snarkjs powersoftau verify` looks.
+    ///
+    /// # Errors
+    /// One is none of the curve.
+    pub fn powers(&self, most: usize) -> Result<(Vec<G1Affine>, Vec<G2Affine>), ReadError> {
+        Ok((self.first(2, Part::TauG1, most)?, self.first(3, Part::TauG2, most)?))
+    }
+
+    /// α and β times the powers of τ from 0 on, at most so many.
+    ///
+    /// # Errors
+    /// One is none of the curve.
+    pub fn scaled_powers(&self, most: usize) -> Result<[Vec<G1Affine>; 2], ReadError> {
+        Ok([self.first(4, Part::AlphaTauG1, most)?, self.first(5, Part::BetaTauG1, most)?])
+    }
+
+    /// The contributions, one by one.
+    ///
+    /// # Errors
+    /// The section is damaged.
+    pub fn contributors(&self) -> Result<Vec<Contribution>, ReadError> {
+        let section = self.container.require(7, "contributions", "download or make it again")?;
+        contributions::read_of_powers(&self.container.bytes()[section])
+    }
+
+    fn first<P: FilePoint>(&self, id: u32, section: Part, most: usize) -> Result<Vec<P>, ReadError> {
+        let range = self.container.require(id, "powers", "download or make it again")?;
+        let points = self.container.bytes()[range].chunks_exact(P::BYTES).take(most).enumerate();
+        points.map(|(index, bytes)| point(bytes).map_err(|fault| ReadError::Point { section, index, fault })).collect()
     }
 
     /// The header.

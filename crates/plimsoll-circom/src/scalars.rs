@@ -6,7 +6,8 @@ use blstrs::Scalar;
 use crate::curve::SCALAR_BYTES;
 
 /// r, the order of the groups, in 64-bit limbs.
-const MODULUS: [u64; 4] = [0xffff_ffff_0000_0001, 0x53bd_a402_fffe_5bfe, 0x3339_d808_09a1_d805, 0x73ed_a753_299d_7d48];
+pub(crate) const MODULUS: [u64; 4] =
+    [0xffff_ffff_0000_0001, 0x53bd_a402_fffe_5bfe, 0x3339_d808_09a1_d805, 0x73ed_a753_299d_7d48];
 
 /// The scalar in 32 bytes, unless they are not below the modulus or not 32.
 pub(crate) fn scalar(bytes: &[u8]) -> Option<Scalar> {
@@ -20,7 +21,7 @@ pub(crate) fn coefficient(bytes: &[u8]) -> Option<Scalar> {
 }
 
 /// The bytes of a coefficient.
-#[cfg(test)]
+#[cfg(any(test, feature = "insecure-setup"))]
 pub(crate) fn to_coefficient(scalar: &Scalar) -> [u8; SCALAR_BYTES] {
     let twice = *scalar * r();
     let mut bytes = [0; SCALAR_BYTES];
@@ -43,7 +44,7 @@ fn from_montgomery(bytes: &[u8]) -> Option<Scalar> {
 }
 
 /// R = 2^256 as a scalar.
-#[cfg(test)]
+#[cfg(any(test, feature = "insecure-setup"))]
 fn r() -> Scalar {
     use ff::Field;
     Scalar::from(2).pow_vartime([256])

@@ -3,6 +3,7 @@
 //! Section 1 is the field and the count, section 2 the values. They are secrets: nothing here prints them.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,7 +17,7 @@ use crate::curve::{self, SCALAR_BYTES};
 use crate::error::{Part, ReadError};
 use crate::fields::Fields;
 use crate::map::{InMemory, Pages};
-use crate::scalars::scalar;
+use crate::scalars::{MODULUS, scalar};
 
 /// What of a file is held at a time.
 pub const WINDOW_BYTES: usize = 1 << 20;
@@ -28,6 +29,31 @@ const VALUES_PER_TASK: usize = 1 << 10;
 pub struct WtnsFile<'a> {
     container: Container<'a>,
     values: Range<usize>,
+}
+
+/// Writes a witness: the values of all wires, the constant one first.
+///
+/// # Errors
+/// What the writer reports.
+///
+/// # Panics
+/// When there are more than a file can count, or none.
+pub fn write<W: Write>(values: &[Scalar], mut writer: W) -> io::Result<()> {
+    let count = u32::try_from(values.len()).unwrap_or(0);
+    assert!(count > 0, "between one value and 2^32");
+    writer.write_all(Kind::Wtns.magic())?;
+    let section = |writer: &mut W, id: u32, len: usize| {
+        writer.write_all(&id.to_le_bytes())?;
+        writer.write_all(&(len as u64).to_le_bytes())
+    };
+    writer.write_all(&[2_u32, 2].map(u32::to_le_bytes).concat())?;
+    section(&mut writer, 1, 4 + SCALAR_BYTES + 4)?;
+    writer.write_all(&(SCALAR_BYTES as u32).to_le_bytes())?;
+    writer.write_all(&MODULUS.map(u64::to_le_bytes).concat())?;
+    writer.write_all(&count.to_le_bytes())?;
+    section(&mut writer, 2, values.len() * SCALAR_BYTES)?;
+    values.iter().try_for_each(|value| writer.write_all(&value.to_bytes_le()))?;
+    writer.flush()
 }
 
 impl<'a> WtnsFile<'a> {

@@ -29,6 +29,8 @@ use crate::fields::Fields;
 use crate::map::{InMemory, Pages};
 
 mod digest;
+#[cfg(any(test, feature = "insecure-setup"))]
+pub mod insecure;
 mod load;
 mod order;
 mod shape;

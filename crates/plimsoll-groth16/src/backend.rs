@@ -30,7 +30,7 @@ pub use self::reference::Reference;
 use crate::domain::Domain;
 use crate::keys::ProvingKey;
 
-use self::cpu::for_each_element;
+pub(crate) use self::cpu::for_each_element;
 
 /// The CPU's building blocks, for the rest of this crate.
 pub(crate) mod kernels {
@@ -204,8 +204,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
         self.mul_sub_scale(a, b, c, factor)
     }
 
-    /// How many vectors the prover hands in for the quotient: 3 for [`Backend::quotient_on_coset`]; 2 where it is to call
-    /// [`Backend::product_on_coset`] and, with c in the place of b, [`Backend::subtract_on_coset`], which takes a vector less of memory.
+    /// How many vectors of the domain's size the prover holds for the quotient: 3 for [`Backend::quotient_on_coset`]; 2 where it is to
+    /// call [`Backend::product_on_coset`] and, with c in the place of b, [`Backend::subtract_on_coset`]; 1 where it is to make b and c in
+    /// pieces, with [`Backend::ntt`] alone. Fewer take less memory, and one takes more transforms than two.
     fn quotient_vectors(&self) -> usize {
         3
     }

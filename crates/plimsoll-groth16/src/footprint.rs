@@ -4,7 +4,8 @@
 //! |---|---|---|---|
 //! | `aux` | the assignment, 32 bytes a variable | synthesise | b in G2 |
 //! | `shells` | a copy of the public inputs | synthesise | assemble |
-//! | `provers` | a and b on the domain (c is made where b was, or on the device), 32 bytes a point each; for backends that want it, c too | evaluate | b, c: quotient; a, which becomes the quotient: commit |
+//! | `provers` | a on the domain, 32 bytes a point; for devices b, too, and for backends that want them b and c | evaluate | b, c: quotient; a, which becomes the quotient: commit |
+//! | `provers` | otherwise pieces of b and c, 20 bytes a point | | within quotient |
 //! | `scratch` | the circuit's own allocations in synthesise, the backend's after it | | within a stage |
 //! | `scratch` | a piece of a key that is not in memory | within commit and b in G2 | |
 //! | `srs`, `matrices` | the key, the circuit's shape | shared | [`ProvingKey::resident_bytes`], [`R1cs::resident_bytes`] |
@@ -17,6 +18,7 @@ use plimsoll::{Bytes, Class, Demand, Profile, Space};
 use crate::PreparedVerifyingKey;
 use crate::backend::{Backend, CurveGroup};
 use crate::keys::HBasis;
+use crate::prover::pieces;
 use crate::r1cs::R1cs;
 
 /// The evaluations of a, b and c, and the quotient.
@@ -53,6 +55,8 @@ pub struct Footprint {
     domain: u64,
     /// Vectors of the domain's size until the quotient is made.
     vectors: u64,
+    /// The pieces of those that are not held.
+    pieces: u64,
     synthesis: u64,
     quotient: u64,
     commit: u64,
@@ -78,6 +82,7 @@ impl Footprint {
             shells: scalars(r1cs.inputs() - 1),
             domain: scalars(n),
             vectors: backend.quotient_vectors() as u64,
+            pieces: if backend.quotient_vectors() == 1 { pieces::buffer_bytes(n) } else { 0 },
             synthesis: SYNTHESIS_BYTES + SYNTHESIS_BYTES_PER_VARIABLE * r1cs.variables() as u64,
             quotient: backend.quotient_scratch_bytes(n, threads).max(backend.ntt_scratch_bytes(n, threads)),
             // h has n − 1 points or, in the other basis, n.
@@ -171,11 +176,12 @@ impl Footprint {
         let shells = Demand::new().bytes(SHELLS, Bytes(self.shells));
         let witness = shells.clone().bytes(AUX, Bytes(self.assignment));
         let provers = |vectors: u64| witness.clone().bytes(PROVERS, Bytes(vectors * self.domain));
+        let in_pieces = witness.clone().bytes(PROVERS, Bytes(self.vectors * self.domain + self.pieces));
         let scratch = |demand: Demand, bytes: u64| demand.bytes(SCRATCH, Bytes(bytes));
         Profile::new()
             .stage(synthesise, scratch(witness.clone(), self.synthesis), witness.clone())
             .stage(evaluate, provers(self.vectors), provers(self.vectors))
-            .stage(quotient, scratch(provers(self.vectors), self.quotient), provers(1))
+            .stage(quotient, scratch(in_pieces, self.quotient), provers(1))
             .stage(commit, scratch(provers(1), self.commit_scratch().0), witness.clone())
             .stage(b_g2, scratch(witness.clone(), self.b_g2_scratch().0), shells.clone())
             .stage(assemble, scratch(shells, self.verification), Demand::new())

@@ -3,8 +3,8 @@
 //! | step | makes | gives back |
 //! |---|---|---|
 //! | [`Prover::synthesise`], or [`Prover::assign`] for values from elsewhere | [`Witness`]: the assignment | |
-//! | [`Prover::evaluate`] | [`Evaluated`]: a and b on the domain | |
-//! | [`Prover::quotient`] | [`Quotient`]: h | b, and c, which is made where b was |
+//! | [`Prover::evaluate`] | [`Evaluated`]: a on the domain, and as many of b and c as the backend takes | |
+//! | [`Prover::quotient`] | [`Quotient`]: h, made where a was | b and c |
 //! | [`Prover::commit`] | [`Committed`]: h, l, a and b in G1 | h |
 //! | [`Prover::b_g2`] | [`Openings`]: b in G2 | the assignment |
 //! | [`Prover::finish`], or [`Prover::assemble`] for who verifies elsewhere | [`Proved`] | |
@@ -40,6 +40,7 @@ mod b_g2;
 mod commit;
 mod device;
 mod evaluate;
+pub(crate) mod pieces;
 mod pipeline;
 mod quotient;
 mod stream;
@@ -64,6 +65,7 @@ pub struct Prover {
     /// The domain, with the coset on which the key's h points want the quotient.
     domain: Domain,
     synthesis: Option<Bytes>,
+    distinct_variables: bool,
     /// The sizes on the number of threads that were asked for first.
     footprint: OnceLock<(usize, Footprint)>,
     stop: Option<Arc<AtomicBool>>,
@@ -221,7 +223,18 @@ impl Prover {
         };
         let verification = backend.wants_verification().then(|| Arc::new(PreparedVerifyingKey::new(&key.vk)));
         let footprint = OnceLock::new();
-        Self { r1cs, key, streamed, backend, domain, synthesis: None, footprint, stop: None, verification }
+        Self {
+            r1cs,
+            key,
+            streamed,
+            backend,
+            domain,
+            synthesis: None,
+            distinct_variables: false,
+            footprint,
+            stop: None,
+            verification,
+        }
     }
 
     /// Has each proof verified before it is returned, whatever the backend says ([`Backend::wants_verification`]).
@@ -246,6 +259,17 @@ impl Prover {
     pub fn with_synthesis_scratch(mut self, bytes: Bytes) -> Self {
         self.synthesis = Some(bytes);
         self.footprint = OnceLock::new();
+        self
+    }
+
+    /// Gives circuits a variable of its own for each value while they are synthesised for a proof, as other provers do. Without it they
+    /// get one and the same for all, because its place in the constraints is known from the shape, and what a circuit adds up of it
+    /// costs time and memory for nothing. Only a circuit that looks at its variables (compares them, or takes their indices, which
+    /// `bellpepper-core` advises against) sees a difference; it would end with [`ProveError::ShapeChanged`] or
+    /// [`ProveError::Unsatisfied`].
+    #[must_use]
+    pub fn with_distinct_variables(mut self) -> Self {
+        self.distinct_variables = true;
         self
     }
 

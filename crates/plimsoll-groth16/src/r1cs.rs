@@ -1,9 +1,9 @@
 //! A circuit's shape: the three matrices of ⟨A_i, z⟩ · ⟨B_i, z⟩ = ⟨C_i, z⟩, built once and shared by every proof of the circuit.
 //!
 //! The vector z is the assignment: the constant one, the public inputs, then the private ("aux") values. The matrices are
-//! compressed by rows; a coefficient is an index into a dictionary, because circuits use few different ones (that
-//! of one SHA-256 block: 135,849 entries, 524 coefficients). An entry takes 8 bytes where a linear combination of the synthesiser
-//! takes 40 and an allocation.
+//! compressed by rows, a byte or two an entry ([`Matrix`]); a coefficient is an index into a dictionary, because circuits use few
+//! different ones (that of one SHA-256 block: 135,849 entries, 524 coefficients). In a linear combination of the synthesiser an entry
+//! takes 40 bytes and an allocation.
 //!
 //! Like bellperson's, a shape ends with one constraint xᵢ · 0 = 0 for each input, which keeps the inputs' polynomials
 //! independent; keys depend on it.
@@ -21,13 +21,15 @@ use crate::domain::{Domain, DomainError};
 
 mod builder;
 mod density;
+mod dictionary;
 mod matrix;
 mod places;
 
 pub use builder::{InputRows, Products, R1csBuilder, Side};
 pub use density::Density;
-pub use matrix::Matrix;
-pub(crate) use matrix::{Dictionary, MatrixBuilder};
+pub(crate) use dictionary::{Dictionary, MatrixBuilder};
+pub(crate) use matrix::Column;
+pub use matrix::{Matrix, Row};
 use places::Places;
 
 /// How many rows a task of a sparse product takes: about a millisecond of work, so that stealing costs nothing.
@@ -50,6 +52,15 @@ pub struct R1cs {
     /// At which point of the domain each constraint is.
     pub(crate) places: Places,
     pub(crate) digest: [u8; 32],
+}
+
+/// What is computed of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// Those of B.
+    Right,
+    /// Those of C; of A and B, where the products are implied.
+    Product,
 }
 
 /// Why a circuit's shape could not be built.
@@ -183,10 +194,13 @@ impl R1cs {
 
     /// ⟨row, z⟩ of one matrix.
     pub fn evaluate_row(&self, matrix: &Matrix, row: usize, assignment: &[Scalar]) -> Scalar {
-        let (columns, coefficients) = matrix.row(row);
+        self.evaluate_entries(matrix.row(row), assignment)
+    }
+
+    fn evaluate_entries(&self, row: Row<'_>, assignment: &[Scalar]) -> Scalar {
         let mut sum = Scalar::ZERO;
-        for (&column, &coefficient) in columns.iter().zip(coefficients) {
-            let value = &assignment[column as usize];
+        for (column, coefficient) in row {
+            let value = &assignment[column];
             match coefficient {
                 Dictionary::ONE => sum += value,
                 Dictionary::MINUS_ONE => sum -= value,
@@ -206,25 +220,26 @@ impl R1cs {
     /// When `assignment` is not [`R1cs::variables`] long, or `out` is shorter than that, or the matrix has no rows.
     pub fn evaluate(&self, matrix: &Matrix, assignment: &[Scalar], out: &mut [Scalar]) {
         assert_eq!(assignment.len(), self.variables(), "an assignment has a value for each variable");
-        if !self.places.are_in_order() {
-            let n = self.domain.size();
-            return pool::for_each_chunk(&mut out[..n], ROWS_PER_TASK, |first, places| {
-                for (i, out) in places.iter_mut().enumerate() {
-                    let row = self.places.constraint_at(first + i, n);
-                    *out =
-                        if row < self.constraints { self.evaluate_row(matrix, row, assignment) } else { Scalar::ZERO };
-                }
-            });
-        }
-        pool::for_each_chunk(&mut out[..self.constraints], ROWS_PER_TASK, |first, rows| {
-            for (i, out) in rows.iter_mut().enumerate() {
-                *out = self.evaluate_row(matrix, first + i, assignment);
+        let n = self.domain.size();
+        let places = self.occupied_places();
+        pool::for_each_chunk(&mut out[..places], ROWS_PER_TASK, |first, places| {
+            let mut rows = matrix.walk();
+            for (i, out) in places.iter_mut().enumerate() {
+                let row = self.places.constraint_at(first + i, n);
+                let is_there = row < self.constraints;
+                *out = if is_there { self.evaluate_entries(rows.row(row), assignment) } else { Scalar::ZERO };
             }
         });
     }
 
+    /// How many places, from the first, may stand for constraints: in their order they are in front, otherwise anywhere.
+    fn occupied_places(&self) -> usize {
+        if self.places.are_in_order() { self.constraints } else { self.domain.size() }
+    }
+
     /// The products of A and B and the assignment, each as [`R1cs::evaluate`] makes it, for vectors of the domain's size that are zero;
-    /// and the first place where a·b is not c. Where `c` is given, it is filled likewise ([`R1cs::evaluate_products`] fills it later).
+    /// and the first place where a·b is not c. Where `b` or `c` are not given, they are made later ([`R1cs::evaluate_every`]), and are
+    /// looked at all the same.
     ///
     /// One walk instead of four: the values that a constraint's three rows share are still in the cache, and so are its results when
     /// they are compared.
@@ -234,62 +249,82 @@ impl R1cs {
     pub(crate) fn evaluate_all(
         &self,
         assignment: &[Scalar],
-        [a, b]: [&mut [Scalar]; 2],
+        a: &mut [Scalar],
+        b: Option<&mut [Scalar]>,
         c: Option<&mut [Scalar]>,
     ) -> Option<usize> {
         assert_eq!(assignment.len(), self.variables(), "an assignment has a value for each variable");
         let n = self.domain.size();
-        let lengths = [a.len(), b.len(), c.as_ref().map_or(n, |c| c.len())];
-        assert!(lengths.iter().all(|len| *len == n), "a value for each point of the domain");
-        // In their order, constraints are in front; otherwise anywhere.
-        let places = if self.places.are_in_order() { self.constraints } else { n };
-        let [a, b] = [a, b].map(|vector| vector[..places].chunks_mut(ROWS_PER_TASK));
-        let mut c = c.map(|c| c[..places].chunks_mut(ROWS_PER_TASK));
-        let mut next_c = || c.as_mut().and_then(Iterator::next);
-        let mut tasks: Vec<_> = a.zip(b).map(|(a, b)| (a, b, next_c(), None)).collect();
+        let len = |vector: &Option<&mut [Scalar]>| vector.as_ref().map_or(n, |vector| vector.len());
+        assert!([a.len(), len(&b), len(&c)].iter().all(|len| *len == n), "a value for each point of the domain");
+        let places = self.occupied_places();
+        let [mut b, mut c] = [b, c].map(|vector| vector.map(|vector| vector[..places].chunks_mut(ROWS_PER_TASK)));
+        let mut tasks: Vec<_> = a[..places]
+            .chunks_mut(ROWS_PER_TASK)
+            .map(|a| {
+                let [b, c] = [&mut b, &mut c].map(|vector| vector.as_mut().and_then(Iterator::next));
+                (a, b, c, None)
+            })
+            .collect();
         pool::for_each_chunk(&mut tasks, 1, |task, chunk| {
             let (a, b, c, unsatisfied) = &mut chunk[0];
+            let mut walks = [&self.a, &self.b, &self.c].map(Matrix::walk);
+            let mut value = |matrix: usize, row| self.evaluate_entries(walks[matrix].row(row), assignment);
             for i in 0..a.len() {
                 let place = task * ROWS_PER_TASK + i;
                 let row = self.places.constraint_at(place, n);
                 if row >= self.constraints {
                     continue;
                 }
-                a[i] = self.evaluate_row(&self.a, row, assignment);
-                b[i] = self.evaluate_row(&self.b, row, assignment);
+                a[i] = value(0, row);
+                if self.products_implied && b.is_none() && c.is_none() {
+                    continue;
+                }
+                let right = value(1, row);
+                if let Some(b) = b {
+                    b[i] = right;
+                }
                 if self.products_implied && c.is_none() {
                     continue;
                 }
-                let product = a[i] * b[i];
-                let value = if self.products_implied { product } else { self.evaluate_row(&self.c, row, assignment) };
-                if value != product {
+                let product = a[i] * right;
+                let expected = if self.products_implied { product } else { value(2, row) };
+                if expected != product {
                     unsatisfied.get_or_insert(place);
                 }
                 if let Some(c) = c {
-                    c[i] = value;
+                    c[i] = expected;
                 }
             }
         });
         tasks.into_iter().find_map(|(.., unsatisfied)| unsatisfied)
     }
 
-    /// What [`R1cs::evaluate_all`] has as c, for a vector of the domain's size with whatever in it. Where the products are implied, both
-    /// factors are computed again for that.
+    /// What [`R1cs::evaluate_all`] has as b or c at places `first`, `first` + `step` and so on, as many as `out` has places, with whatever
+    /// in them. Where the products are implied, both factors are computed again for one.
     ///
     /// # Panics
-    /// When `assignment` is not [`R1cs::variables`] long, or `out` not as long as the domain.
-    pub(crate) fn evaluate_products(&self, assignment: &[Scalar], out: &mut [Scalar]) {
+    /// When `assignment` is not [`R1cs::variables`] long.
+    pub(crate) fn evaluate_every(
+        &self,
+        values: Values,
+        assignment: &[Scalar],
+        first: usize,
+        step: usize,
+        out: &mut [Scalar],
+    ) {
         assert_eq!(assignment.len(), self.variables(), "an assignment has a value for each variable");
         let n = self.domain.size();
-        assert_eq!(out.len(), n, "a value for each point of the domain");
-        pool::for_each_chunk(out, ROWS_PER_TASK, |first, places| {
+        pool::for_each_chunk(out, ROWS_PER_TASK, |offset, places| {
+            let mut walks = [&self.a, &self.b, &self.c].map(Matrix::walk);
+            let mut value = |matrix: usize, row| self.evaluate_entries(walks[matrix].row(row), assignment);
             for (i, out) in places.iter_mut().enumerate() {
-                let row = self.places.constraint_at(first + i, n);
-                let value = |matrix| self.evaluate_row(matrix, row, assignment);
-                *out = match () {
-                    () if row >= self.constraints => Scalar::ZERO,
-                    () if self.products_implied => value(&self.a) * value(&self.b),
-                    () => value(&self.c),
+                let row = self.places.constraint_at(first + step * (offset + i), n);
+                *out = match values {
+                    _ if row >= self.constraints => Scalar::ZERO,
+                    Values::Right => value(1, row),
+                    Values::Product if self.products_implied => value(0, row) * value(1, row),
+                    Values::Product => value(2, row),
                 };
             }
         });
@@ -308,10 +343,9 @@ impl R1cs {
         let tasks = self.constraints.div_ceil(ROWS_PER_TASK);
         let found = pool::map_indices(tasks, |task| {
             let rows = task * ROWS_PER_TASK..((task + 1) * ROWS_PER_TASK).min(self.constraints);
-            rows.into_iter().find(|&row| {
-                let value = |matrix| self.evaluate_row(matrix, row, assignment);
-                value(&self.a) * value(&self.b) != value(&self.c)
-            })
+            let mut walks = [&self.a, &self.b, &self.c].map(Matrix::walk);
+            let mut value = |matrix: usize, row| self.evaluate_entries(walks[matrix].row(row), assignment);
+            rows.into_iter().find(|&row| value(0, row) * value(1, row) != value(2, row))
         });
         found.into_iter().flatten().next()
     }
@@ -353,8 +387,7 @@ impl R1cs {
         products_implied: bool,
     ) -> Self {
         let constraints = a.rows();
-        let occurring =
-            |matrix: &Matrix| Density::new(inputs + aux, matrix.columns().iter().map(|&column| column as usize));
+        let occurring = |matrix: &Matrix| Density::new(inputs + aux, matrix.all_entries().map(|(column, _)| column));
         let (a_density, b_density) = (occurring(&a), occurring(&b));
         let digest = [0; 32];
         let mut r1cs = Self {

@@ -70,17 +70,18 @@ impl SecretVec {
         Ok(Self::zeros(grant.vec(class, len)?, len))
     }
 
-    /// Two or three times the same, at once.
+    /// Up to three times the same, at once.
     pub(crate) fn zeroed_vectors(
         grant: &mut Grant,
         class: Class,
         len: usize,
-        three: bool,
-    ) -> Result<(Self, Self, Option<Self>), VecError> {
-        let (a, b) = (grant.vec(class, len)?, grant.vec(class, len)?);
-        let c = if three { Some(grant.vec(class, len)?) } else { None };
-        let third = || c.map(|c| Self::zeros(c, len));
-        let (a, (b, c)) = pool::join(|| Self::zeros(a, len), || pool::join(|| Self::zeros(b, len), third));
+        vectors: usize,
+    ) -> Result<(Self, Option<Self>, Option<Self>), VecError> {
+        let a = grant.vec(class, len)?;
+        let b = if vectors > 1 { Some(grant.vec(class, len)?) } else { None };
+        let c = if vectors > 2 { Some(grant.vec(class, len)?) } else { None };
+        let zeros = |vector: Option<_>| vector.map(|vector| Self::zeros(vector, len));
+        let (a, (b, c)) = pool::join(|| Self::zeros(a, len), || pool::join(|| zeros(b), || zeros(c)));
         Ok((a, b, c))
     }
 

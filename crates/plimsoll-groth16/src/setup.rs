@@ -157,10 +157,10 @@ pub fn generate_from(
     let matrices = [r1cs.a(), r1cs.b(), r1cs.c()];
     let mut columns = pool::map_indices(3, |which| {
         let mut sums = Secrets(vec![Scalar::ZERO; variables]);
+        let mut rows = matrices[which].walk();
         for row in 0..r1cs.constraints() {
-            let (columns, coefficients) = matrices[which].row(row);
-            for (&column, &coefficient) in columns.iter().zip(coefficients) {
-                sums.0[column as usize] += lagrange.0[r1cs.place_of(row)] * r1cs.coefficients()[coefficient as usize];
+            for (column, coefficient) in rows.next_row() {
+                sums.0[column] += lagrange.0[r1cs.place_of(row)] * r1cs.coefficients()[coefficient as usize];
             }
         }
         sums

@@ -184,8 +184,8 @@ fn secrets_are_erased_before_their_memory_is_freed() {
     let key = setup::generate(&r1cs, &mut rng(1), &|_| ControlFlow::Continue(())).expect("key");
     let (assignment, domain) = (r1cs.variables() * size_of::<Scalar>(), r1cs.domain().size() * size_of::<Scalar>());
     let prover = Prover::new(Arc::new(r1cs), Arc::new(key), Arc::new(Cpu::new())).expect("prover");
-    // The assignment; a and b, which c and the quotient are made in.
-    for (size, buffers) in [(assignment, 1), (domain, 2)] {
+    // The assignment; a, in which the quotient is made; pieces of b and c.
+    for (size, buffers) in [(assignment, 1), (domain, 1), (domain / 8 * 5, 1)] {
         let counts_before = (ERASED.get(), NOT_ERASED.get());
         WATCHED.set(size);
         let proved = prover.prove(&Ledger::unlimited(), circuit.clone(), Blinding::from_os());

@@ -175,7 +175,7 @@ impl<'f, 'a> Windows<'f, 'a> {
             self.pages.copy(self.file.bytes(), window.start, copy)?;
             self.hasher.update(&*copy);
             let points = &mut points[..copy.len() / P::BYTES];
-            parse_points(copy, points).map_err(|(index, fault)| ReadError::Point {
+            parse_points(copy, points, point).map_err(|(index, fault)| ReadError::Point {
                 section,
                 index: first + index,
                 fault,
@@ -221,9 +221,13 @@ impl<'f, 'a> Windows<'f, 'a> {
     }
 }
 
-/// Parses points, on all threads of the current pool, or tells the first that is none.
-pub(super) fn parse_points<P: FilePoint>(bytes: &[u8], points: &mut [P]) -> Result<(), (usize, PointFault)> {
-    let parse = |index: usize| point::<P>(&bytes[index * P::BYTES..(index + 1) * P::BYTES]);
+/// Parses points, each with `parse`, on all threads of the current pool, or tells the first that is none.
+pub(super) fn parse_points<P: FilePoint>(
+    bytes: &[u8],
+    points: &mut [P],
+    parse: impl Fn(&[u8]) -> Result<P, PointFault> + Sync,
+) -> Result<(), (usize, PointFault)> {
+    let parse = |index: usize| parse(&bytes[index * P::BYTES..(index + 1) * P::BYTES]);
     let first_bad = AtomicUsize::new(usize::MAX);
     pool::for_each_chunk(points, POINTS_PER_TASK, |first, points| {
         for (i, place) in points.iter_mut().enumerate() {

@@ -148,7 +148,7 @@ impl ZkeyFile<'_> {
         }
         if let Some(r1cs) = r1cs {
             // Comparing takes the longest row of the key, from both files, beside the shape.
-            let longest = |matrix: &Matrix| (0..matrix.rows()).map(|row| matrix.row(row).0.len()).max().unwrap_or(0);
+            let longest = |matrix: &Matrix| (0..matrix.rows()).map(|row| matrix.row(row).count()).max().unwrap_or(0);
             let terms = (longest(shape.a()) + longest(shape.b())) as u64;
             let comparing = shape.resident_bytes() + 2 * TERM_COPY_BYTES * terms + r1cs::WINDOW_BYTES as u64;
             if comparing > paid {
@@ -292,7 +292,7 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     fn count(&mut self) {
-        let entries = |matrix: &Matrix| if self.at < matrix.rows() { matrix.row(self.at).0.len() } else { 0 };
+        let entries = |matrix: &Matrix| if self.at < matrix.rows() { matrix.row(self.at).count() } else { 0 };
         self.in_key = [self.shape.a(), self.shape.b()].map(entries);
     }
 
@@ -302,9 +302,8 @@ impl Rows<'_> {
             for (matrix, terms) in [self.shape.a(), self.shape.b()].into_iter().zip(&mut self.terms) {
                 let mut of_shape: Vec<_> = Vec::new();
                 if self.at < matrix.rows() {
-                    let (columns, coefficients) = matrix.row(self.at);
-                    let value = |index: &u32| self.shape.coefficients()[*index as usize].to_bytes_le();
-                    of_shape.extend(columns.iter().copied().zip(coefficients.iter().map(value)));
+                    let value = |index: u32| self.shape.coefficients()[index as usize].to_bytes_le();
+                    of_shape.extend(matrix.row(self.at).map(|(column, index)| (column as u32, value(index))));
                 }
                 // The order within a sum says nothing.
                 terms.sort_unstable();

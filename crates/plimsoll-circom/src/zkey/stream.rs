@@ -18,7 +18,7 @@ use super::load::{Check, Windows, check_constants, parse_points};
 use super::{KeyDigest, OnChecked, RootRatio, ZkeyFile};
 use crate::error::{Part, ReadError};
 use crate::map::{MappedFile, Pages};
-use crate::points::FilePoint;
+use crate::points::{FilePoint, known_point, point};
 
 /// Points of a window: 384 KiB of G1, 768 of G2.
 const WINDOW_POINTS: usize = 1 << 12;
@@ -153,7 +153,8 @@ impl ZkeyStream {
             if WindowDigest::from(Sha256::digest(&*copy)) != query.windows[window] {
                 return Err(ReadError::Changed);
             }
-            let parsed = parse_points(copy, out);
+            // These are the bytes of which the scan found that they are points of the curve.
+            let parsed = parse_points(copy, out, known_point);
             parsed.map_err(|(index, fault)| ReadError::Point {
                 section: query.part,
                 index: window * self.window_points + index,
@@ -258,7 +259,7 @@ impl Scan<'_, '_> {
             windows.push(Sha256::digest(&*copy).into());
             let points = &mut points[..copy.len() / P::BYTES];
             let first = (start - range.start) / P::BYTES;
-            parse_points(copy, points).map_err(|(index, fault)| ReadError::Point {
+            parse_points(copy, points, point).map_err(|(index, fault)| ReadError::Point {
                 section: part,
                 index: first + index,
                 fault,

@@ -1,11 +1,15 @@
 //! A short run of what `cargo xtask fuzz` does for long: the seeds of the fuzz targets, cut, stretched, overwritten and glued
-//! together at random, go to each reader. The seed of a run that fails is printed: `PLIMSOLL_SEED=… PLIMSOLL_FILES=1`.
+//! together at random, go to each reader, and an allocator counts what that takes. The seed of a run that fails is printed:
+//! `PLIMSOLL_SEED=… PLIMSOLL_FILES=1`.
 
+mod counting;
 mod readers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::{env, fs};
+
+use counting::peak_of;
 
 /// Files that each reader is given.
 const FILES: u64 = 4_000;
@@ -14,17 +18,39 @@ fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
 }
 
+/// What a reader may hold at a time for a file of so many bytes: so many times the file, what is read from it included, and so many bytes
+/// whatever the file, for windows, messages, and what a panic would say.
+const COSTS: [(&str, u64, u64); 6] = [
+    ("r1cs", 1, 8 << 10),
+    ("wtns", 2, 8 << 10),
+    ("zkey", 5, (3 << 20) + (8 << 10)),
+    ("ptau", 1, 8 << 10),
+    ("json", 12, 8 << 10),
+    ("key", 1, (2 << 20) + (8 << 10)),
+];
+
+fn cost(name: &str, bytes: usize) -> u64 {
+    let (_, times, beside) = COSTS.iter().find(|(known, ..)| *known == name).expect("each reader has a cost");
+    times * bytes as u64 + beside
+}
+
 #[test]
 fn no_file_makes_a_reader_panic_or_costs_more_than_its_size() {
     let (first, files) = (number("PLIMSOLL_SEED").unwrap_or(1), number("PLIMSOLL_FILES").unwrap_or(FILES));
     for (name, read) in readers::ALL {
         let seeds = corpus(name);
         seeds.iter().for_each(|seed| read(seed));
+        let mut dearest = (0, String::new());
         for seed in first..first + files {
             let bytes = Hostile(seed).file(&seeds);
-            let outcome = catch_unwind(AssertUnwindSafe(|| read(&bytes)));
+            let (outcome, peak) = peak_of(|| catch_unwind(AssertUnwindSafe(|| read(&bytes))));
             assert!(outcome.is_ok(), "the reader of {name} panics: PLIMSOLL_SEED={seed} PLIMSOLL_FILES=1");
+            let most = cost(name, bytes.len());
+            let what = format!("{peak} bytes for a {name} file of {}", bytes.len());
+            assert!(peak <= most, "{what}, at most {most}: PLIMSOLL_SEED={seed} PLIMSOLL_FILES=1");
+            dearest = dearest.max((peak * 100 / (bytes.len() as u64 + 1), what));
         }
+        println!("the dearest: {}", dearest.1);
     }
 }
 

@@ -62,6 +62,14 @@ pub(crate) fn zkey(bytes: &[u8]) {
 pub(crate) fn ptau(bytes: &[u8]) {
     if let Ok(file) = PtauFile::parse(bytes) {
         assert!(96_u64 << file.header().power <= bytes.len() as u64, "more powers than there are bytes");
+        let (powers, scaled) = (file.powers(3), file.scaled_powers(3));
+        assert!(
+            powers.iter().all(|(in_g1, in_g2)| in_g1.len() <= 3 && in_g2.len() <= 3)
+                && scaled.iter().flatten().count() <= 2
+        );
+        if let Ok(contributors) = file.contributors() {
+            assert!(contributors.len() * 2104 <= bytes.len(), "more contributions than there is room for");
+        }
     }
 }
 
@@ -84,6 +92,8 @@ pub(crate) fn key(bytes: &[u8]) {
     if let Ok(header) = KeyHeader::scan(&mut std::io::Cursor::new(bytes)) {
         assert_eq!(header.file_bytes(), bytes.len() as u64);
         assert!(header.resident_bytes() <= bytes.len() as u64);
+        let starts = header.queries().map(|(_, start, count)| start + 96 * u64::from(count));
+        assert!(starts.is_sorted() && starts[5] <= bytes.len() as u64, "queries are in the file");
         let _ = ProvingKey::read(bytes, &header, Checked::Yes);
     }
     let _ = VerifyingKey::read(std::io::Cursor::new(bytes));

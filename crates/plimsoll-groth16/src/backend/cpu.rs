@@ -16,7 +16,7 @@ use group::Group;
 use plimsoll::{Bytes, Ledger, Reservation, pool};
 
 use self::curve::AffineCurve;
-pub(super) use self::ntt::for_each_element;
+pub(crate) use self::ntt::for_each_element;
 use super::scratch::ScratchVec;
 use super::{Backend, BackendError, CurveGroup, Transform, require_same_length, require_scratch, require_vectors_of};
 use crate::domain::Domain;
@@ -71,7 +71,7 @@ impl Backend for Cpu {
     }
 
     fn quotient_vectors(&self) -> usize {
-        2
+        1
     }
 
     fn msm_scratch_bytes(&self, group: CurveGroup, n: usize, threads: usize) -> u64 {

@@ -20,6 +20,7 @@ pub struct Parameters {
     engine: Engine,
     key: Arc<ProvingKey>,
     shape: OnceLock<Shape>,
+    distinct_variables: bool,
     _paid: Reservation,
 }
 
@@ -50,7 +51,13 @@ impl Parameters {
         let checked = if checked { Checked::Yes } else { Checked::No };
         let key = engine.pool().install(|| ProvingKey::read(reader, &header, checked))?;
         paid.shrink_to(resident).unwrap_or_else(|_| unreachable!("more was reserved"));
-        Ok(Self { engine: engine.clone(), key: Arc::new(key), shape: OnceLock::new(), _paid: paid })
+        Ok(Self {
+            engine: engine.clone(),
+            key: Arc::new(key),
+            shape: OnceLock::new(),
+            distinct_variables: false,
+            _paid: paid,
+        })
     }
 
     /// A key that is already in memory; its bytes are charged from now on.
@@ -59,7 +66,7 @@ impl Parameters {
     /// [`BatchError::Memory`] if the key does not fit into the budget.
     pub fn new(engine: &Engine, key: Arc<ProvingKey>) -> Result<Self, BatchError> {
         let paid = reserve(engine, "key", SRS, Bytes(key.resident_bytes()))?;
-        Ok(Self { engine: engine.clone(), key, shape: OnceLock::new(), _paid: paid })
+        Ok(Self { engine: engine.clone(), key, shape: OnceLock::new(), distinct_variables: false, _paid: paid })
     }
 
     /// Builds the matrices now, from a circuit without a witness, instead of from the first circuit that is proved.
@@ -70,6 +77,13 @@ impl Parameters {
         let r1cs = R1cs::from_circuit(circuit)?;
         self.keep(r1cs)?;
         Ok(self)
+    }
+
+    /// For circuits that look at their variables; see [`Prover::with_distinct_variables`].
+    #[must_use]
+    pub fn with_distinct_variables(mut self) -> Self {
+        self.distinct_variables = true;
+        self
     }
 
     /// The verifying key.
@@ -108,7 +122,8 @@ impl Parameters {
     }
 
     fn prover_of(&self, r1cs: &Arc<R1cs>) -> Result<Prover, BatchError> {
-        Ok(Prover::new(r1cs.clone(), self.key.clone(), self.engine.backend().clone())?)
+        let prover = Prover::new(r1cs.clone(), self.key.clone(), self.engine.backend().clone())?;
+        Ok(if self.distinct_variables { prover.with_distinct_variables() } else { prover })
     }
 }
 

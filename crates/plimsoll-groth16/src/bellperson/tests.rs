@@ -85,6 +85,18 @@ fn a_key_file_is_read_and_random_circuits_are_proved_from_their_first_synthesis(
 }
 
 #[test]
+fn circuits_that_compare_their_variables_get_distinct_ones_where_it_is_said() {
+    use crate::prover::tests::Compares;
+    let key = Arc::new(key_of(Compares).1);
+    let params = || Parameters::new(&engine(Ledger::unlimited()), key.clone()).expect("params");
+    // The first is synthesised for its shape as well.
+    let alike = create_random_proof_batch(vec![Compares, Compares], &params(), &mut rng(1));
+    assert!(matches!(alike, Err(BatchError::Circuit { index: 1, .. })), "{alike:?}");
+    let params = params().with_distinct_variables();
+    assert_eq!(create_random_proof_batch(vec![Compares, Compares], &params, &mut rng(1)).expect("proofs").len(), 2);
+}
+
+#[test]
 fn failures_are_named_and_nothing_is_kept() {
     let (_, key) = key_of(squarings(2));
     let key = Arc::new(key);

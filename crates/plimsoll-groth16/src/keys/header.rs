@@ -70,6 +70,26 @@ impl KeyHeader {
         CONSTANTS_BYTES + 6 * COUNT_BYTES + g1 + g2
     }
 
+    /// Where each query's points are in the file: the first one's place, and how many there are. Before them are α and β in G1, β and γ
+    /// in G2, and δ in both, from the file's start on.
+    pub fn queries(&self) -> [(Section, u64, u32); 6] {
+        let (g1, g2) = (G1Affine::ENCODED_BYTES as u64, G2Affine::ENCODED_BYTES as u64);
+        let mut end = CONSTANTS_BYTES;
+        [
+            (Section::Ic, self.ic, g1),
+            (Section::H, self.h, g1),
+            (Section::L, self.l, g1),
+            (Section::A, self.a, g1),
+            (Section::BG1, self.b_g1, g1),
+            (Section::BG2, self.b_g2, g2),
+        ]
+        .map(|(section, count, point_bytes)| {
+            let start = end + COUNT_BYTES;
+            end = start + u64::from(count) * point_bytes;
+            (section, start, count)
+        })
+    }
+
     fn g1_points(&self) -> u64 {
         [self.ic, self.h, self.l, self.a, self.b_g1].into_iter().map(u64::from).sum()
     }

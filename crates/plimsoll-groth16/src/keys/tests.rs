@@ -25,22 +25,8 @@ fn read(bytes: &[u8], checked: Checked) -> Result<ProvingKey, KeyReadError> {
 
 /// Where a section's count starts, in the order of the file.
 fn count_offset(header: &KeyHeader, section: Section) -> usize {
-    let mut offset = header::CONSTANTS_BYTES as usize;
-    let counts = [
-        (Section::Ic, header.ic),
-        (Section::H, header.h),
-        (Section::L, header.l),
-        (Section::A, header.a),
-        (Section::BG1, header.b_g1),
-    ];
-    for (before, count) in counts {
-        if before == section {
-            return offset;
-        }
-        offset += 4 + count as usize * 96;
-    }
-    assert_eq!(section, Section::BG2, "the constants have no count");
-    offset
+    let found = header.queries().into_iter().find(|(query, ..)| *query == section);
+    found.expect("the constants have no count").1 as usize - 4
 }
 
 const COUNTED: [Section; 6] = [Section::Ic, Section::H, Section::L, Section::A, Section::BG1, Section::BG2];

@@ -38,8 +38,8 @@ use crate::device::{
     points, workspace,
 };
 use crate::keys::{HBasis, ProvingKey};
-use crate::r1cs::{Density, R1cs};
-use crate::secret::SecretPoint;
+use crate::r1cs::{Density, R1cs, Values};
+use crate::secret::{SecretPoint, SecretVec};
 
 pub use crate::footprint::DEVICE_STAGES;
 
@@ -256,7 +256,7 @@ impl<D: DeviceBackend> DeviceProver<D> {
     ///
     /// As the device says.
     pub fn stage_in(&self, cx: &mut LaneCx<'_, D>, evaluated: Evaluated) -> Result<OnDevice<D>, ProveError> {
-        let Evaluated { witness: Witness { assignment, public_inputs }, a, b, c } = evaluated;
+        let Evaluated { witness: Witness { assignment, public_inputs }, mut a, b, c } = evaluated;
         // Made again on the device, where it would take longer to get to.
         drop(c);
         let layout = &self.layout;
@@ -265,10 +265,25 @@ impl<D: DeviceBackend> DeviceProver<D> {
         // To erase them and give them back takes longer than the copies do. So each goes on a thread of its own, and none
         // outlives the stage, whose bytes they are.
         std::thread::scope(|scope| {
-            for (values, at) in [(a, a_at), (b, b_at), (assignment, layout.assignment)] {
-                cx.copy_in(&D::scalars(&values), &mut buffer, at)?;
+            let done = |values: SecretVec| {
                 // Where the system has no thread, the closure is dropped here, and the values with it.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(values));
+            };
+            cx.copy_in(&D::scalars(&a), &mut buffer, a_at)?;
+            let b = match b {
+                Some(b) => {
+                    done(a);
+                    b
+                }
+                // Not evaluated for a device: it is made where a was, which is there now.
+                None => {
+                    self.prover.r1cs().evaluate_every(Values::Right, &assignment, 0, 1, &mut a);
+                    a
+                }
+            };
+            for (values, at) in [(b, b_at), (assignment, layout.assignment)] {
+                cx.copy_in(&D::scalars(&values), &mut buffer, at)?;
+                done(values);
             }
             Ok::<_, ProveError>(())
         })?;

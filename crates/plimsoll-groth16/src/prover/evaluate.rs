@@ -7,13 +7,14 @@ use super::{ProveError, Prover};
 use crate::footprint::PROVERS;
 use crate::secret::SecretVec;
 
-/// The witness with a and b, and c where somebody takes it: one value for each point of the domain, zero beyond the constraints.
+/// The witness with a, and b and c where somebody takes them: one value for each point of the domain, zero beyond the constraints.
 #[derive(Debug)]
 pub struct Evaluated {
     pub(super) witness: Witness,
     pub(super) a: SecretVec,
-    pub(super) b: SecretVec,
-    /// Otherwise it is made when it is needed, where b was.
+    /// Otherwise it is made in pieces, when it is needed.
+    pub(super) b: Option<SecretVec>,
+    /// Otherwise it is made when it is needed, where b was, or in pieces.
     pub(super) c: Option<SecretVec>,
 }
 
@@ -29,7 +30,7 @@ impl Prover {
     /// # Errors
     /// [`ProveError::Unsatisfied`].
     pub fn evaluate(&self, grant: &mut Grant, witness: Witness) -> Result<Evaluated, ProveError> {
-        self.evaluate_vectors(grant, witness, self.backend.quotient_vectors() > 2)
+        self.evaluate_vectors(grant, witness, self.backend.quotient_vectors())
     }
 
     /// The same for a device, which makes c for itself.
@@ -37,13 +38,13 @@ impl Prover {
     /// # Errors
     /// [`ProveError::Unsatisfied`].
     pub fn evaluate_for_device(&self, grant: &mut Grant, witness: Witness) -> Result<Evaluated, ProveError> {
-        self.evaluate_vectors(grant, witness, false)
+        self.evaluate_vectors(grant, witness, 2)
     }
 
-    fn evaluate_vectors(&self, grant: &mut Grant, witness: Witness, with_c: bool) -> Result<Evaluated, ProveError> {
+    fn evaluate_vectors(&self, grant: &mut Grant, witness: Witness, vectors: usize) -> Result<Evaluated, ProveError> {
         // All at once, as they were granted: so what the ledger has held is what the process has.
-        let (mut a, mut b, mut c) = SecretVec::zeroed_vectors(grant, PROVERS, self.domain.size(), with_c)?;
-        match self.r1cs.evaluate_all(&witness.assignment, [&mut *a, &mut *b], c.as_deref_mut()) {
+        let (mut a, mut b, mut c) = SecretVec::zeroed_vectors(grant, PROVERS, self.domain.size(), vectors)?;
+        match self.r1cs.evaluate_all(&witness.assignment, &mut a, b.as_deref_mut(), c.as_deref_mut()) {
             Some(place) => Err(ProveError::Unsatisfied { constraint: self.first_unsatisfied(&witness, place) }),
             None => Ok(Evaluated { witness, a, b, c }),
         }

@@ -26,7 +26,8 @@ impl Witness {
 }
 
 impl Prover {
-    /// Computes the circuit's values. Its constraints are not built again.
+    /// Computes the circuit's values. Its constraints are not built again, and the circuit gets the same variable for all of its values
+    /// ([`Prover::with_distinct_variables`]).
     ///
     /// Takes the classes `aux` and `shells` from the grant, and holds `scratch` for what the circuit allocates by itself.
     ///
@@ -38,7 +39,8 @@ impl Prover {
         let scratch = grant.take(SCRATCH, self.footprint(pool::current_threads()).synthesis_scratch())?;
         let mut assignment = SecretVec::zeroed(grant, AUX, r1cs.variables())?;
         let (inputs, aux) = assignment.split_at_mut(r1cs.inputs());
-        let mut collector = WitnessCollector::with_one(inputs, aux, Scalar::ONE);
+        let mut collector =
+            WitnessCollector::with_one(inputs, aux, Scalar::ONE).with_distinct_variables(self.distinct_variables);
         let outcome = circuit.synthesize(&mut collector);
         let (found, overflowed) = (collector.counts(), collector.overflowed());
         let expected = Counts { inputs: r1cs.inputs(), aux: r1cs.aux(), constraints: r1cs.constraints() };

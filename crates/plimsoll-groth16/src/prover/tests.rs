@@ -96,10 +96,9 @@ fn values_from_elsewhere_and_implied_products_make_the_same_proof() {
     let mut builder = R1csBuilder::new(shape.inputs(), shape.aux(), shape.constraints()).expect("sizes");
     for (side, matrix) in [(Side::A, shape.a()), (Side::B, shape.b())] {
         for row in 0..shape.constraints() {
-            let (columns, coefficients) = matrix.row(row);
-            for (column, coefficient) in columns.iter().zip(coefficients) {
-                let coefficient = &shape.coefficients()[*coefficient as usize];
-                builder.push(side, row, *column as usize, coefficient).expect("an entry");
+            for (column, coefficient) in matrix.row(row) {
+                let coefficient = &shape.coefficients()[coefficient as usize];
+                builder.push(side, row, column, coefficient).expect("an entry");
             }
         }
     }
@@ -166,6 +165,109 @@ fn more_variables_than_points_of_the_domain_are_committed_in_pieces() {
     let r1cs = R1cs::from_circuit(Wide).expect("shape");
     assert!(r1cs.a_density().total() > 20 * r1cs.domain().size());
     check("wide", Wide);
+}
+
+/// A circuit that compares its variables, as none should.
+#[derive(Clone, Debug)]
+pub(crate) struct Compares;
+
+impl Circuit<Scalar> for Compares {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+        let x = cs.alloc(|| "x", || Ok(Scalar::from(3)))?;
+        let y = cs.alloc(|| "y", || Ok(Scalar::from(3)))?;
+        if x == y {
+            cs.alloc(|| "one more", || Ok(Scalar::ONE))?;
+        }
+        let z = cs.alloc_input(|| "z", || Ok(Scalar::from(9)))?;
+        cs.enforce(|| "product", |lc| lc + x, |lc| lc + y, |lc| lc + z);
+        Ok(())
+    }
+}
+
+impl TestCircuit for Compares {
+    fn public_inputs(&self) -> Vec<Scalar> {
+        vec![Scalar::from(9)]
+    }
+}
+
+#[test]
+fn a_circuit_that_compares_its_variables_gets_distinct_ones_where_it_is_said() {
+    let prover = prover(Compares);
+    let alike = prover.prove(&Ledger::unlimited(), Compares, blinding());
+    assert!(matches!(alike, Err(ProveError::ShapeChanged { .. })), "{alike:?}");
+    let prover = prover.with_distinct_variables();
+    let proved = prover.prove(&Ledger::unlimited(), Compares, blinding()).expect("proof");
+    assert_eq!(verify_with(&prover, &proved), Ok(()));
+}
+
+#[test]
+fn pieces_and_whole_vectors_make_the_same_quotient() {
+    /// The same backend that is handed all three vectors.
+    #[derive(Debug)]
+    struct Whole(Cpu);
+    impl Backend for Whole {
+        fn name(&self) -> &'static str {
+            "whole"
+        }
+        fn ntt_scratch_bytes(&self, n: usize, threads: usize) -> u64 {
+            self.0.ntt_scratch_bytes(n, threads)
+        }
+        fn quotient_scratch_bytes(&self, n: usize, threads: usize) -> u64 {
+            self.0.quotient_scratch_bytes(n, threads)
+        }
+        fn msm_scratch_bytes(&self, group: CurveGroup, n: usize, threads: usize) -> u64 {
+            self.0.msm_scratch_bytes(group, n, threads)
+        }
+        fn ntt(
+            &self,
+            domain: &Domain,
+            data: &mut [Scalar],
+            transform: Transform,
+            scratch: &mut Reservation,
+        ) -> Result<(), BackendError> {
+            self.0.ntt(domain, data, transform, scratch)
+        }
+        fn mul_sub_scale(&self, a: &mut [Scalar], b: &[Scalar], c: &[Scalar], f: &Scalar) -> Result<(), BackendError> {
+            self.0.mul_sub_scale(a, b, c, f)
+        }
+        fn msm_g1(
+            &self,
+            b: &[G1Affine],
+            s: &[Scalar],
+            scratch: &mut Reservation,
+        ) -> Result<G1Projective, BackendError> {
+            self.0.msm_g1(b, s, scratch)
+        }
+        fn msm_g2(
+            &self,
+            b: &[G2Affine],
+            s: &[Scalar],
+            scratch: &mut Reservation,
+        ) -> Result<G2Projective, BackendError> {
+            self.0.msm_g2(b, s, scratch)
+        }
+    }
+    // Of domains of few points up to many tasks' worth; with rows at other places, too.
+    for steps in [1, 2, 5, 13, 100, 3000, 9000] {
+        for (basis, stride) in [(HBasis::PowersOfTau, 1), (HBasis::OddCosetLagrange, 1), (HBasis::OddCosetLagrange, 77)]
+        {
+            let circuit = Squarings { start: Some(Scalar::from(2)), steps };
+            let shape = Arc::new(R1cs::from_circuit(circuit.clone()).expect("shape").with_stride(stride));
+            let toxic = ToxicWaste::random(&mut rng(1));
+            let key = generate_from(&shape, &toxic, basis, &|_| ControlFlow::Continue(())).expect("key");
+            let key = Arc::new(key);
+            let quotient = |backend: Arc<dyn Backend>| {
+                let prover = Prover::new(shape.clone(), key.clone(), backend).expect("the key fits");
+                let mut job = tight_ledger(&prover, 1).submit(JobSpec::new("proof", prover.profile(1))).expect("fits");
+                let witness = prover.synthesise(&mut job.enter(0).wait().expect("grant"), circuit.clone());
+                let evaluated = prover.evaluate(&mut job.enter(1).wait().expect("grant"), witness.expect("witness"));
+                let evaluated = evaluated.expect("satisfied");
+                prover.quotient(&mut job.enter(2).wait().expect("grant"), evaluated).expect("quotient").h.to_vec()
+            };
+            let whole = quotient(Arc::new(Whole(Cpu::new())));
+            assert!(quotient(Arc::new(Cpu::new())) == whole, "{steps} steps, {basis:?}, stride {stride}");
+        }
+    }
 }
 
 /// Notes what the ledger holds when the backend is called.

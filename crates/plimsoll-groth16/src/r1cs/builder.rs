@@ -3,13 +3,14 @@
 //! Entries come in any order, as files have them. In the usual one, row by row, nothing is moved; otherwise each matrix is put in
 //! order by counting. Repeated entries of a place add up, as they would in a sum.
 //!
-//! What a builder holds is 12 bytes an entry and, while it finishes, the finished matrices beside that:
+//! What a builder holds is 12 bytes an entry and, while it finishes, some more beside that:
 //! [`R1csBuilder::bytes_for`] says so beforehand.
 
 use blstrs::Scalar;
 use ff::Field;
 
-use super::matrix::{Dictionary, Matrix};
+use super::dictionary::Dictionary;
+use super::matrix::{Column, Matrix, Term};
 use super::{Density, R1cs, ShapeError};
 use crate::domain::Domain;
 
@@ -80,7 +81,9 @@ impl R1csBuilder {
     /// What building takes at most, the result included, for `entries` entries in all that room was made for
     /// ([`R1csBuilder::reserve`]), with at most `coefficients` different ones (the number of entries, if nothing is known).
     pub fn bytes_for(inputs: usize, aux: usize, rows: usize, entries: usize, coefficients: usize) -> u64 {
-        let words = (12 + 8) * (entries + inputs) as u64 + 4 * 4 * (rows + inputs) as u64;
+        let (entries, rows) = ((entries + inputs) as u64, (rows + inputs) as u64);
+        // Collected, and beside that the entries of one matrix in order; what they become takes less than they do.
+        let words = (12 + 8) * entries + 2 * 4 * rows + Matrix::bytes_for(0, 3 * rows);
         words + Density::bytes_for(inputs + aux) * 2 + Dictionary::BYTES_PER_VALUE * (coefficients as u64 + 8)
     }
 
@@ -146,26 +149,21 @@ impl R1csBuilder {
         };
         let appended = if input_rows == InputRows::Append { inputs } else { 0 };
         let domain = Domain::new(given + appended)?;
-        let [mut a, mut b, mut c] = sides.map(|side| side.into_matrix(given, appended));
-        for input in 0..appended {
-            a.push_row(&[(input as u32, Dictionary::ONE)]);
-            b.push_row(&[]);
-            c.push_row(&[]);
-        }
+        let [a, b, c] = sides;
+        let a = a.into_matrix(inputs, given, [appended, 0]);
+        let b = b.into_matrix(inputs, given, [0, appended]);
         let implied = products == Products::Implied;
-        if implied {
-            c = Matrix::default();
-        }
+        let c = if implied { Matrix::default() } else { c.into_matrix(inputs, given, [0, appended]) };
         Ok(R1cs::from_parts(inputs, aux, domain, dictionary.finish(), [a, b, c], implied))
     }
 }
 
 impl Entries {
-    /// The matrix, with room for the rows that are to be appended.
-    fn into_matrix(self, rows: usize, appended: usize) -> Matrix {
-        let mut ends = Vec::with_capacity(rows + appended);
-        ends.resize(rows, 0_u32);
-        for &row in &self.rows {
+    /// The matrix, with a row behind it for each of so many inputs, and then so many empty rows.
+    fn into_matrix(self, inputs: usize, rows: usize, [input_rows, empty_rows]: [usize; 2]) -> Matrix {
+        let Self { rows: row_of, columns, coefficients, disordered, .. } = self;
+        let mut ends = vec![0_u32; rows];
+        for &row in &row_of {
             ends[row as usize] += 1;
         }
         let mut end = 0;
@@ -173,20 +171,36 @@ impl Entries {
             end += *count;
             *count = end;
         }
-        if !self.disordered {
-            return Matrix::new(ends, self.columns, self.coefficients);
-        }
-        // From the last entry to the first, each goes to the last free place of its row: entries of a row stay in order.
-        let mut next = ends.clone();
-        let (mut columns, mut coefficients) = (vec![0; self.columns.len()], vec![0; self.columns.len()]);
-        for i in (0..self.rows.len()).rev() {
-            let place = &mut next[self.rows[i] as usize];
-            *place -= 1;
-            columns[*place as usize] = self.columns[i];
-            coefficients[*place as usize] = self.coefficients[i];
-        }
-        Matrix::new(ends, columns, coefficients)
+        let (columns, coefficients) =
+            if disordered { in_order(&ends, &row_of, &columns, &coefficients) } else { (columns, coefficients) };
+        drop(row_of);
+        let (ends, len) = (&ends, columns.len());
+        let term = &|i: usize| match columns.get(i) {
+            Some(&column) if (column as usize) < inputs => {
+                Term { column: Column::Input(column), coefficient: coefficients[i] }
+            }
+            Some(&column) => Term { column: Column::Aux(column - inputs as u32), coefficient: coefficients[i] },
+            None => Term { column: Column::Input((i - len) as u32), coefficient: Dictionary::ONE },
+        };
+        let start = |row: usize| if row == 0 { 0 } else { ends[row - 1] as usize };
+        Matrix::of_rows(inputs, || {
+            let given = (0..rows).map(move |row| start(row)..ends[row] as usize);
+            let for_inputs = (len..len + input_rows).map(|i| i..i + 1);
+            given.chain(for_inputs).chain(std::iter::repeat_n(len..len, empty_rows)).map(move |range| range.map(term))
+        })
     }
+}
+
+/// The entries row by row. From the last to the first, each goes to the last free place of its row: entries of a row stay in order.
+fn in_order(ends: &[u32], row_of: &[u32], columns: &[u32], coefficients: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let mut next = ends.to_vec();
+    let mut ordered = (vec![0; columns.len()], vec![0; columns.len()]);
+    for i in (0..row_of.len()).rev() {
+        let place = &mut next[row_of[i] as usize];
+        *place -= 1;
+        (ordered.0[*place as usize], ordered.1[*place as usize]) = (columns[i], coefficients[i]);
+    }
+    ordered
 }
 
 #[cfg(test)]

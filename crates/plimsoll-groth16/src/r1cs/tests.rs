@@ -72,10 +72,16 @@ fn check<C: TestCircuit>(name: &str, circuit: C) {
     let mut assignment = vec![Scalar::ZERO; r1cs.variables()];
     let (inputs, aux) = assignment.split_at_mut(r1cs.inputs());
     let mut collector = WitnessCollector::with_one(inputs, aux, Scalar::ONE);
-    circuit.synthesize(&mut collector).expect(name);
+    circuit.clone().synthesize(&mut collector).expect(name);
     let found = collector.counts();
     assert_eq!((found.inputs, found.aux, found.constraints), (r1cs.inputs, r1cs.aux, r1cs.constraints), "{name}");
     assert_eq!(assignment, [&oracle.inputs[..], &oracle.aux].concat(), "{name}");
+    // The same with a variable for each value.
+    let mut again = vec![Scalar::ZERO; r1cs.variables()];
+    let (inputs, aux) = again.split_at_mut(r1cs.inputs());
+    let mut collector = WitnessCollector::with_one(inputs, aux, Scalar::ONE).with_distinct_variables(true);
+    circuit.synthesize(&mut collector).expect(name);
+    assert!(again == assignment, "{name}");
 
     for (index, matrix) in [r1cs.a(), r1cs.b(), r1cs.c()].into_iter().enumerate() {
         let mut product = vec![Scalar::ZERO; r1cs.constraints()];
@@ -188,13 +194,23 @@ fn one_walk_makes_all_three_products_and_finds_the_first_that_is_wrong() {
             assert_eq!(unsatisfied.is_some(), wrong.is_some(), "each variable is constrained");
             let mut found = [(); 3].map(|()| vec![Scalar::ZERO; n]);
             let [a, b, c] = &mut found;
-            assert_eq!(r1cs.evaluate_all(&assignment, [a, b], Some(c)), unsatisfied);
+            assert_eq!(r1cs.evaluate_all(&assignment, a, Some(b), Some(c)), unsatisfied);
             assert!(found == expected, "stride {stride}");
-            // Without a place for c it is compared all the same, and made later where something else was.
+            // What has no place is compared all the same, and made later where something else was: as a whole, or some of it.
             let [mut a, mut b] = [(); 2].map(|()| vec![Scalar::ZERO; n]);
-            assert_eq!(r1cs.evaluate_all(&assignment, [&mut a, &mut b], None), unsatisfied);
-            r1cs.evaluate_products(&assignment, &mut found[0]);
-            assert!([a, b, std::mem::take(&mut found[0])] == expected, "stride {stride}");
+            assert_eq!(r1cs.evaluate_all(&assignment, &mut a, Some(&mut b), None), unsatisfied);
+            assert!(a == expected[0] && b == expected[1], "stride {stride}");
+            a.fill(Scalar::ZERO);
+            assert_eq!(r1cs.evaluate_all(&assignment, &mut a, None, None), unsatisfied);
+            assert!(a == expected[0], "stride {stride}");
+            for (values, expected) in [(Values::Right, &expected[1]), (Values::Product, &expected[2])] {
+                for (first, step) in [(0, 1), (1, 2), (3, 4), (0, 64), (63, 64)] {
+                    let some: Vec<_> = expected.iter().copied().skip(first).step_by(step).collect();
+                    let out = &mut found[0][..some.len()];
+                    r1cs.evaluate_every(values, &assignment, first, step, out);
+                    assert!(*out == some, "{values:?}, stride {stride}, from {first} every {step}");
+                }
+            }
         }
     }
     for stride in [1, 0x1234_5677] {

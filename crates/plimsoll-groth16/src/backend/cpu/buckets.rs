@@ -15,9 +15,10 @@ use super::msm::Place;
 use super::{BackendError, ScratchVec};
 use crate::backend::scratch::bytes_of;
 
-/// A tile is an eighth of the terms within these bounds, or as many as there are buckets.
+/// A tile is an eighth of the terms within these bounds, or half as many as there are buckets: to walk through the buckets for each tile
+/// costs little beside its additions then, and its slots take no more than half of what the buckets take.
 const MIN_TILE: usize = 1 << 9;
-const MAX_TILE: usize = 1 << 12;
+const MAX_TILE: usize = 1 << 11;
 
 /// How many additions it takes to sum the buckets of a window, about.
 pub(super) fn additions_of_sum(window_bits: usize) -> usize {
@@ -39,7 +40,7 @@ impl Sizes {
     /// For windows up to so many bits and up to `terms` terms.
     pub(super) fn new(max_window_bits: usize, terms: usize) -> Self {
         let buckets = 1 << (max_window_bits - 1);
-        let tile = (terms / 8).clamp(MIN_TILE, MAX_TILE).max(buckets).min(terms);
+        let tile = (terms / 8).clamp(MIN_TILE, MAX_TILE).max(buckets / 2).min(terms);
         // A bucket with k points of a tile takes ⌈k/2⌉ slots; the columns' partial sums take a batch.
         let slots = (tile + tile.min(buckets)).div_ceil(2).max(BATCH.min(buckets));
         Self { buckets, tile, slots, batch: BATCH.min(tile.max(buckets).div_ceil(2)) }

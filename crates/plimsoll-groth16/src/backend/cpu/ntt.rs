@@ -100,7 +100,7 @@ pub(super) fn extend_to_coset<const VECTORS: usize>(
 }
 
 /// Calls `f` with each element and its index, in parallel.
-pub(in crate::backend) fn for_each_element(data: &mut [Scalar], f: impl Fn(usize, &mut Scalar) + Sync) {
+pub(crate) fn for_each_element(data: &mut [Scalar], f: impl Fn(usize, &mut Scalar) + Sync) {
     let chunk_len = share(data.len());
     pool::for_each_chunk(data, chunk_len, |offset, chunk| {
         for (i, value) in chunk.iter_mut().enumerate() {

@@ -13,12 +13,8 @@ fn entries(r1cs: &R1cs) -> Vec<Entry> {
     let sides = [(Side::A, r1cs.a()), (Side::B, r1cs.b()), (Side::C, r1cs.c())];
     let row_of = |row: usize| {
         sides.into_iter().flat_map(move |(side, matrix)| {
-            let (columns, coefficients) = matrix.row(row);
             let coefficient = |index: u32| r1cs.coefficients()[index as usize];
-            columns
-                .iter()
-                .zip(coefficients)
-                .map(move |(&column, &index)| (side, row, column as usize, coefficient(index)))
+            matrix.row(row).map(move |(column, index)| (side, row, column, coefficient(index)))
         })
     };
     (0..r1cs.constraints()).flat_map(row_of).collect()
