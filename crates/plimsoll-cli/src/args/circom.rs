@@ -8,6 +8,7 @@ use clap_complete::Shell;
 pub(super) const INSPECT_EXAMPLES: &str = "\
 Examples:
   plimsoll inspect circuit.zkey
+  plimsoll inspect powers.ptau --contents 2      the first powers of tau, and who contributed
   plimsoll inspect circuit.r1cs --contents 3       the first constraints, by the signals' names if circuit.sym is beside it
   plimsoll inspect circuit.r1cs --json | jq .facts.constraints";
 
@@ -68,7 +69,7 @@ pub struct Inspect {
     /// The file
     pub file: PathBuf,
 
-    /// Also what is in it: the first N constraints of an r1cs file, the contributions to a zkey; never values of a witness
+    /// Also what is in it: the first N constraints, points, public inputs and contributions; never values of a witness
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "10")]
     pub contents: Option<usize>,
 

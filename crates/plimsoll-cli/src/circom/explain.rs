@@ -1,6 +1,6 @@
 //! Which constraint a witness breaks, in the circuit's own words: the signals' names from the `.sym` file. No value is shown.
 
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -52,9 +52,20 @@ pub fn constraints(r1cs: &R1csFile<'_>, range: Range<usize>, sym: Option<&Path>)
         Err(error) => return Err(error),
     }
     let wires: Vec<u32> = shown.iter().flat_map(|shown| shown.sums.iter().flatten()).map(|(wire, _)| *wire).collect();
-    let names = sym.and_then(|path| sym::names(BufReader::new(open_regular(path).ok()?), &wires).ok());
+    let names = sym.filter(|path| matches!(is_of(path, r1cs), Ok(true)));
+    let names = names.and_then(|path| sym::names(BufReader::new(open_regular(path).ok()?), &wires).ok());
     let mut names = names.unwrap_or_else(|| vec![None; wires.len()]).into_iter();
     Ok(shown.iter().map(|shown| shown.text(&mut names)).collect())
+}
+
+/// Whether a `.sym` file speaks of as many signals as the constraints have, and of no wire that they do not have: another circuit's names
+/// would be worse than none.
+///
+/// # Errors
+/// It cannot be read.
+pub fn is_of(sym: &Path, r1cs: &R1csFile<'_>) -> io::Result<bool> {
+    let (signals, wires) = sym::counts(BufReader::new(open_regular(sym)?))?;
+    Ok(signals == r1cs.header().labels && wires <= r1cs.header().wires.into())
 }
 
 /// The `.sym` file beside an r1cs file, if there is one.

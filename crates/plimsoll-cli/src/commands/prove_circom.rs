@@ -51,6 +51,11 @@ pub(super) fn run(args: &Prove, zkey: &Path) -> Result<(), Failure> {
             return Err(Failure::new(Exit::Usage, text));
         }
         open_regular(sym).map_err(|e| about(sym, e))?;
+        if let Some(file) = sources.r1cs()?
+            && !explain::is_of(sym, &file).map_err(|e| about(sym, e))?
+        {
+            return Err(about(sym, "it names the signals of another circuit than the r1cs file's"));
+        }
     }
     let folder = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
     let witnesses = collect(&args.circom.wtns, &folder, io::stdin().lock())?;

@@ -141,6 +141,9 @@ fn what_cannot_be_used_is_told_with_the_way_out() {
     with(&["--check", "--sym", "none.sym"]).expect(4, &["none.sym"]);
     with(&["--check", "--sym", "/dev/null"]).expect(4, &["/dev/null", "not a regular file"]);
     with(&["--sym", "small.sym"]).expect(2, &["--sym", "--r1cs"]);
+    let names = fs::read_to_string(fixture("small.sym")).unwrap();
+    fs::write(sandbox.path("longer.sym"), format!("{names}7,7,0,main.more\n")).unwrap();
+    with(&["--check", "--sym", "longer.sym"]).expect(4, &["longer.sym", "another circuit"]);
     sandbox
         .run(&["setup", "convert", "small.zkey", "--to", "verification-key", "--output", "./small.zkey"])
         .expect(2, &["small.zkey", "would be overwritten"]);

@@ -3,6 +3,7 @@
 mod budget;
 mod circom;
 mod circom_faults;
+mod circom_sizes;
 mod faults;
 mod icicle;
 mod interrupt;
