@@ -232,8 +232,8 @@ mod tests {
     /// Each of these once broke a rule, by a fault of the ledger or of the rules.
     #[test]
     fn walks_that_found_a_fault_pass() {
-        const SEEDS: [u64; 12] =
-            [7_308, 7_964, 9_580, 13_903, 19_016, 20_186, 21_818, 24_065, 25_004, 27_747, 43_835, 101_365];
+        const SEEDS: [u64; 13] =
+            [7_308, 7_964, 9_580, 13_903, 19_016, 20_186, 21_818, 24_065, 25_004, 27_747, 43_835, 101_365, 110_090];
         for seed in SEEDS {
             run(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         }

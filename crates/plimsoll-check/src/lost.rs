@@ -6,6 +6,7 @@
 use plimsoll::ledger::state::Kind as Limited;
 use plimsoll::{Class, Resource, Space};
 
+use crate::again;
 use crate::choice;
 use crate::event::At;
 use crate::facts::Facts;
@@ -105,7 +106,12 @@ pub(crate) fn has_another_way(setup: &Setup<'_>, state: &State, actor: usize) ->
     let Some(me) = facts.owners.iter().find(|owner| owner.actor == actor) else { return false };
     setup.plans_left(state, actor).any(|plan| {
         let is_current = plan.account == me.account && plan.choice == state.actors[actor].choice;
-        !is_current && choice::changed(setup, state, &facts, me, plan).is_some_and(|facts| facts.some_order_finishes())
+        let is_possible = |facts: Facts| {
+            let me = facts.owners.iter().find(|owner| owner.actor == actor).expect("it is known");
+            let is_part = setup.parent(actor).is_some();
+            (is_part || !again::is_beside_alone(setup, state, &facts, me)) && facts.some_order_finishes()
+        };
+        !is_current && choice::changed(setup, state, &facts, me, plan).is_some_and(is_possible)
     })
 }
 

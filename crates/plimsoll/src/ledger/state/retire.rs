@@ -135,7 +135,10 @@ impl LedgerState {
                 continue;
             }
             let Some(before) = self.change_plan(id, at) else { continue };
-            if self.is_safe() {
+            // Nor does it come where somebody runs alone.
+            let comes_beside =
+                !self.owners[id.0].is_part() && self.is_beside_alone(id) && !mutant!("moved-beside-alone");
+            if !comes_beside && self.is_safe() {
                 self.give_up_lost_plans(id);
                 // It may claim less now, which others wait for, and limits that are on their way down.
                 self.changed_plan |= !mutant!("moved-and-nobody-told");
