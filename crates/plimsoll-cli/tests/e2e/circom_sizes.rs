@@ -1,4 +1,4 @@
-//! Circuits of other sizes than the fixtures': a key that does not fit and stays in its file, and one without public inputs.
+//! Circuits of other shapes than the fixtures': one without public inputs.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -12,7 +12,6 @@ use plimsoll_circom::zkey::insecure::write_zkey;
 use plimsoll_groth16::keys::HBasis;
 use plimsoll_groth16::r1cs::{InputRows, Products, R1csBuilder, Side};
 use plimsoll_groth16::setup::{ToxicWaste, generate_from};
-use serde_json::Value;
 
 use crate::support::Sandbox;
 
@@ -41,44 +40,15 @@ fn chain(sandbox: &Sandbox, steps: usize, public: usize) {
     sandbox.run(&["setup", "convert", "chain.zkey", "--to", "verification-key", "--output", "vk.json"]).expect(0, &[]);
 }
 
-fn prove(sandbox: &Sandbox, memory: &str) -> Value {
-    let arguments = ["--zkey", "chain.zkey", "--wtns", "chain.wtns", "--threads", "2", "--memory", memory];
-    let (_, json) = sandbox.prove(&arguments);
-    sandbox
-        .run(&["verify", "--vkey", "vk.json", "--proof", "chain.proof.json", "--public", "chain.public.json"])
-        .expect(0, &[]);
-    let memory = &json["memory"];
-    assert!(memory["ledger_peak_bytes"].as_u64() <= memory["ledger_bytes"].as_u64(), "{json}");
-    json
-}
-
-#[test]
-fn a_key_that_does_not_fit_stays_in_its_file() {
-    let sandbox = Sandbox::with_own_cache();
-    chain(&sandbox, 16_000, 1);
-    let whole = prove(&sandbox, "1GiB");
-    let bytes = |json: &Value, name: &str| json["memory"][name].as_u64().unwrap();
-    assert!(whole["key"]["points_at_a_time"].is_null() && whole["key"]["read_bytes_per_proof"].is_null(), "{whole}");
-
-    // What the ledger then held at most, and a page less.
-    let beside = bytes(&whole, "budget_bytes") - bytes(&whole, "ledger_bytes");
-    let line = beside + bytes(&whole, "ledger_peak_bytes") - 4096;
-    let streamed = prove(&sandbox, &line.to_string());
-    let piece = streamed["key"]["points_at_a_time"].as_u64().expect("the key is in its file");
-    assert!(piece >= 4096, "{streamed}");
-    assert!(streamed["key"]["resident_bytes"].as_u64() < whole["key"]["resident_bytes"].as_u64(), "{streamed}");
-    assert!(streamed["key"]["read_bytes_per_proof"].as_u64() >= whole["key"]["resident_bytes"].as_u64(), "{streamed}");
-    assert!(bytes(&streamed, "ledger_peak_bytes") < bytes(&whole, "ledger_peak_bytes"), "{streamed}");
-    assert_eq!(streamed["key"]["digest"], whole["key"]["digest"]);
-}
-
 #[test]
 fn a_circuit_without_public_inputs_is_proved() {
     let sandbox = Sandbox::with_own_cache();
     chain(&sandbox, 5, 0);
-    prove(&sandbox, "64MiB");
-    assert_eq!(
-        std::fs::read_to_string(sandbox.path("chain.public.json")).unwrap().split_whitespace().collect::<String>(),
-        "[]"
-    );
+    let files = ["--zkey", "chain.zkey", "--wtns", "chain.wtns", "--output", "out"];
+    sandbox.prove(&[&files[..], &["--threads", "2", "--memory", "64MiB"]].concat());
+    let public = std::fs::read_to_string(sandbox.path("out/public.json")).unwrap();
+    assert_eq!(public.split_whitespace().collect::<String>(), "[]");
+    sandbox
+        .run(&["verify", "--vkey", "vk.json", "--proof", "out/proof.json", "--public", "out/public.json"])
+        .expect(0, &[]);
 }
