@@ -7,8 +7,9 @@
 //! that comes back does so before the first grant. To look only after a whole event is not enough: between two calls of one
 //! event an older request may be short of a token alone, be passed for nothing, and be short of memory after it.
 //!
-//! What cannot be told apart counts in the ledger's favour (a load that was admitted counts as the first of its call, a limit
-//! that moved as the higher one). So what is counted is at most what the ledger counts, and a bound that it breaks is broken.
+//! What cannot be told apart counts in the ledger's favour: a load that was admitted found what was free before the first grant of its
+//! call, and passed nobody who was served in it; a limit that moved counts as the higher one; and each residency is taken to have been
+//! loaded after all others had gone. So what is counted is at most what the ledger counts, and a bound that it breaks is broken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +25,7 @@ pub(crate) struct Bypass {
     waiting: BTreeMap<OwnerId, Waiting>,
     in_flight: BTreeSet<OwnerId>,
     limits: Vec<u64>,
+    /// What each residency holds.
     resident: Vec<u64>,
 }
 
@@ -48,7 +50,9 @@ impl Bypass {
     ) -> Option<String> {
         let components = state.components();
         let limits: Vec<u64> = components.iter().map(|component| component.limit).collect();
-        let resident = resident(state, stores, components.len());
+        let resident: Vec<u64> =
+            stores.iter().map(|(id, _)| state.residency(*id).map_or(0, |residency| residency.held.0)).collect();
+        let loaded = self.loaded(state, stores, &resident, components.len());
         let (mut waiting, mut in_flight) = (BTreeMap::new(), BTreeSet::new());
         let owners: Vec<OwnerId> = state.owners().collect();
         for id in owners {
@@ -64,27 +68,25 @@ impl Bypass {
                 _ => {}
             }
         }
-        let free = self.free_before_each(state, answers, &components, &resident);
+        let free = self.free_before_each(state, answers, &components, &loaded);
         let place =
             |id: OwnerId| answers.iter().position(|answer| matches!(answer, Outcome::Granted(of, _) if *of == id));
-        // With the place of its grant among the answers; a load that was admitted may have come before all of them.
-        let came: Vec<(OwnerId, usize)> = in_flight
-            .difference(&self.in_flight)
-            .filter(|id| !is_exempt(**id))
-            .map(|id| (*id, place(*id).unwrap_or(0)))
-            .collect();
+        // With the place of its grant among the answers, which a load that was admitted has not.
+        let came: Vec<(OwnerId, Option<usize>)> =
+            in_flight.difference(&self.in_flight).filter(|id| !is_exempt(**id)).map(|id| (*id, place(*id))).collect();
         let mut broken = None;
         for (id, before) in &self.waiting {
-            let until = match (waiting.contains_key(id), place(*id)) {
-                (true, _) => usize::MAX,
-                (false, Some(place)) => place,
-                (false, None) => continue,
+            let is_before_it = |at: Option<usize>| match (waiting.contains_key(id), place(*id)) {
+                (true, _) => true,
+                (false, Some(place)) => at.is_some_and(|at| at < place),
+                (false, None) => false,
             };
             let is_short = |at: usize, needs: &Amounts| needs.iter().any(|&(of, amount)| amount > free[at][of]);
             let is_younger = |other: OwnerId| self.waiting.get(&other).is_none_or(|other| other.rank > before.rank);
-            let passes = came.iter().filter(|&&(other, at)| {
+            let passes = came.iter().filter(|&&(other, place)| {
+                let at = place.unwrap_or(0);
                 let still = waiting.get(id).is_none_or(|now| is_short(at, &now.needs));
-                other != *id && at < until && is_younger(other) && is_short(at, &before.needs) && still
+                other != *id && is_before_it(place) && is_younger(other) && is_short(at, &before.needs) && still
             });
             let passed = before.passed + passes.count() as u32;
             if passed > state.bypass() {
@@ -107,13 +109,12 @@ impl Bypass {
         state: &mut LedgerState,
         answers: &[Outcome],
         components: &[ComponentView],
-        resident: &[u64],
+        loaded: &[u64],
     ) -> Vec<Vec<u64>> {
         let before = |of: &[u64], at: usize, default: u64| of.get(at).copied().unwrap_or(default);
         let free = |(at, component): (usize, &ComponentView)| {
             let limit = component.limit.max(before(&self.limits, at, component.limit));
-            let loaded = resident[at].saturating_sub(before(&self.resident, at, 0));
-            limit.saturating_sub(component.held.saturating_sub(loaded))
+            limit.saturating_sub(component.held.saturating_sub(loaded[at]))
         };
         // From the last answer back to the first.
         let mut free: Vec<u64> = components.iter().enumerate().map(free).collect();
@@ -131,16 +132,22 @@ impl Bypass {
         each.reverse();
         each
     }
-}
 
-/// What residencies hold, by component.
-fn resident(state: &mut LedgerState, stores: &[(ResidencyId, Class)], components: usize) -> Vec<u64> {
-    let mut resident = vec![0; components];
-    for &(id, class) in stores {
-        let held = state.residency(id).map_or(0, |residency| residency.held.0);
-        state.charged(AccountId::ROOT, class).into_iter().for_each(|at| resident[at] += held);
+    /// What residencies have come to hold more, by component, whatever others that have gone held less.
+    fn loaded(
+        &self,
+        state: &mut LedgerState,
+        stores: &[(ResidencyId, Class)],
+        resident: &[u64],
+        components: usize,
+    ) -> Vec<u64> {
+        let mut loaded = vec![0; components];
+        for (store, &(_, class)) in stores.iter().enumerate() {
+            let more = resident[store].saturating_sub(self.resident.get(store).copied().unwrap_or(0));
+            state.charged(AccountId::ROOT, class).into_iter().for_each(|at| loaded[at] += more);
+        }
+        loaded
     }
-    resident
 }
 
 /// What is charged to the root for some resources of an account.
