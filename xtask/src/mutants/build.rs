@@ -59,8 +59,9 @@ fn executable(message: &Value) -> Option<(String, PathBuf)> {
 
 /// A command that runs `program` where cargo would, in the folder of its package, for so many seconds at most.
 pub(super) fn at_home(package: &str, program: &Path, seconds: &str) -> Result<Command> {
-    let folder = Path::new("crates").join(package);
-    let folder = if folder.is_dir() { folder } else { PathBuf::from(package) };
+    let short = package.strip_prefix("plimsoll-").unwrap_or(package);
+    let folders = [Path::new("crates").join(package), PathBuf::from(package)];
+    let folder = folders.into_iter().find(|folder| folder.is_dir()).unwrap_or_else(|| PathBuf::from(short));
     let folder = folder.canonicalize().with_context(|| format!("cannot find the folder of `{package}`"))?;
     let mut command = Command::new("timeout");
     command.arg(seconds).arg(program.canonicalize().context("a program that was just built is gone")?);
