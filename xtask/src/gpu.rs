@@ -43,7 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         sh::run(&mut cargo("clippy --quiet -p plimsoll-cuda --features gpu-check --all-targets -- -D warnings"))?;
         sh::run(&mut cargo("test --quiet -p plimsoll-cuda --features gpu-check --lib"))?;
         // With what the checks above were built with, so that the kernels are not compiled again.
-        let both = "check --quiet -p plimsoll-cli -p plimsoll-cuda --features plimsoll-cli/cuda,plimsoll-cuda/gpu-check";
+        let both =
+            "check --quiet -p plimsoll-cli -p plimsoll-cuda --features plimsoll-cli/cuda,plimsoll-cuda/gpu-check";
         return sh::run(&mut cargo(both));
     }
     sh::run(&mut cargo("build --release --quiet -p plimsoll-cuda --features gpu-check --bin gpu-check"))?;

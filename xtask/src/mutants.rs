@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut patience = BTreeMap::new();
     for (trial, (passed, took)) in controls.iter().zip(run_all(&controls, |_| PATIENCE)?) {
         ensure!(passed, "the control fails: `{}` without a mutant", trial.test.name());
-        patience.insert(trial.test, (took * 20).clamp(Duration::from_secs(60), PATIENCE));
+        patience.insert(trial.test, (took * 20).clamp(PATIENCE_LEAST, PATIENCE));
     }
     let faulty: Vec<&Trial<'_>> = trials.iter().filter(|trial| trial.mutant.is_some()).collect();
     // The models and the explorers are exact; a test on real threads meets the fault when the threads happen to meet.
@@ -192,6 +192,9 @@ const RUNS: usize = 3;
 /// After this a test is taken to hang, which is to fail: some faults are lost wake-ups. Controls take two minutes at most; where
 /// one takes less, there is less patience with its faults.
 const PATIENCE: Duration = Duration::from_secs(400);
+
+/// However short the control is. Many faults are lost wake-ups, and each that hangs is waited for.
+const PATIENCE_LEAST: Duration = Duration::from_secs(20);
 
 /// Whether a trial's test passes.
 fn passes(trial: &Trial<'_>, patience: Duration) -> Result<bool> {
