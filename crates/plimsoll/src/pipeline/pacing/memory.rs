@@ -170,10 +170,10 @@ impl Rooms {
     /// What so many jobs hold on average.
     pub(super) fn expected(&self, interval: f64, tokens: &[f64]) -> Vec<(Space, Bytes)> {
         let pace = self.going(interval, tokens).pace;
-        let waiting = |rope: usize| (tokens[rope] - self.spans[rope] / pace).max(0.0);
+        let waiting = (tokens[0] - self.spans[0] / pace).max(0.0);
         let held = |room: &Room| {
             let busy: f64 = room.peaks.iter().zip(&self.stages).map(|(bytes, time)| bytes * time / pace).sum();
-            let spare = room.lightest[0] * waiting(0);
+            let spare = room.lightest[0] * waiting;
             (room.space, Bytes((busy + spare).min(room.limit) as u64))
         };
         self.rooms.iter().map(held).collect()
